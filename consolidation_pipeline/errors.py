@@ -13,7 +13,7 @@
     │   ├── ProjectBusyError        another run holds the project
     │   ├── ExpiredError            the change is too old to be undone
     │   ├── UnrecordedWritesError   a store hides rows by writes that this database does not know
-    │   └── JobEndedError           the job was ended while its run went on
+    │   └── JobEndedError           another run did the job or took it over
     │       └── JobCancelledError   the job was cancelled
     ├── BudgetExhaustedError        a budget is used up                           exit code 4
     ├── EmbeddingError              the embedding model gave no usable vector
@@ -99,7 +99,7 @@ class ProjectBusyError(ConflictError):
 
 
 class JobEndedError(ConflictError):
-    """Another run took over the job while its run went on. The run writes nothing more."""
+    """Another run did or took over the job. This run writes nothing, or nothing more."""
 
 
 class JobCancelledError(JobEndedError):

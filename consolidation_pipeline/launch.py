@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
+from consolidation_pipeline.errors import ConflictError, JobEndedError, ProjectBusyError, StoreError
 from consolidation_pipeline.service.runs.phases import PHASES, select_phases
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
@@ -77,7 +77,8 @@ def run_project(
         UsageError: The job or a phase is unknown, or the plan is for another project.
         NotFoundError: There is no such project.
         ProjectDisabledError: Consolidation is disabled for the project.
-        ProjectBusyError: Another run or a rollback holds the project.
+        ProjectBusyError: Another run or a rollback holds the project. A requested job stays pending.
+        JobEndedError: Another run did the requested job or the plan, or does it; or the job was cancelled.
         ConflictError: The project has a pending job, or has changed since the plan was made.
     """
     began = time.monotonic()
@@ -94,15 +95,16 @@ def run_project(
         if last is not None:
             seconds = time.monotonic() - began
             return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, seconds)
-    result = _execute(engine, project, job, chosen, _describe_trigger(requested, job_id, triggered_by), run_id)
+    tags = _describe_trigger(requested, job_id, triggered_by)
+    result = _execute(engine, project, job, chosen, tags, run_id, is_requested=requested is not None)
     with engine.begin() as connection:
         row = find_job_by_run(connection, result.run_id)
+        if row is None and job_id is not None:
+            _raise_if_taken(engine, job_id)
         if row is None and plan is not None and job_id is not None:
             finish_job(connection, job_id, "cancelled", error="the project was busy")
-        if row is None and is_project_busy(connection, project.id):
-            raise ProjectBusyError(
-                f"project {slug} is busy: another run or rollback holds it; try again when it is done"
-            )
+    if row is None:
+        _raise_if_busy(engine, project)
     seconds = time.monotonic() - began
     if row is None:
         return RunOutcome(slug, None, result.run_id, "failed", {}, _find_first_error(result), seconds)
@@ -128,18 +130,41 @@ def _execute(
     phases: tuple[str, ...],
     tags: Mapping[str, str],
     run_id: str | None,
+    *,
+    is_requested: bool,
 ) -> dg.ExecuteInProcessResult:
+    """Execute phases of a job. For a requested job that cannot begin now, raise before there is a Dagster run."""
     from consolidation_pipeline.defs.job_batches import execute_in_process
     from consolidation_pipeline.defs.job_runs import fail_dead_runs
     from consolidation_pipeline.defs.names import prefixed
     from consolidation_pipeline.defs.partitions import PROJECTS
+    from consolidation_pipeline.defs.resources import JOB_TAG
 
     with _open_instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [project.slug])
         fail_dead_job(engine, project)
         fail_dead_runs(instance, engine)
         definition = _definitions().resolve_job_def(prefixed(job))
+        if is_requested:
+            _raise_if_taken(engine, UUID(tags[JOB_TAG]))
+            _raise_if_busy(engine, project)
         return execute_in_process(definition, instance, project.slug, phases=phases, tags=tags, run_id=run_id)
+
+
+def _raise_if_taken(engine: Engine, job_id: UUID) -> None:
+    from consolidation_pipeline.service.jobs.job_requests import explain_taken
+
+    if reason := explain_taken(engine, job_id):
+        raise JobEndedError(f"{reason}: nothing was run", (str(job_id),))
+
+
+def _raise_if_busy(engine: Engine, project: Project) -> None:
+    with engine.connect() as connection:
+        is_busy = is_project_busy(connection, project.id)
+    if is_busy:
+        raise ProjectBusyError(
+            f"project {project.slug} is busy: another run or rollback holds it; try again when it is done"
+        )
 
 
 def register_projects() -> list[str]:

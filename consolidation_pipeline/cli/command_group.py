@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
+
+from consolidation_pipeline.errors import UsageError
 
 # Words that people try for commands of other names.
 _OTHER_WORDS = {
@@ -63,13 +66,20 @@ class CommandGroup(TyperGroup):
                 formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that is meant; an error for an unknown one names those that may be."""
+        """Return the command that is meant; an error for an unknown one names those that may be.
+
+        Raises:
+            UsageError: Both flags of a pair are given. Without that, the last one would win.
+        """
         try:
-            return super().resolve_command(ctx, args)
+            found = super().resolve_command(ctx, args)
         except typer.TyperException as error:
             if not args[0].startswith("-") and "Did you mean" not in error.message:
                 error.message = f"No such command {args[0]!r}. {self._suggest(ctx, args[0])}"
             raise
+        if not ctx.resilient_parsing:  # as for the completion of a shell
+            _reject_contradictions(*found[1:])
+        return found
 
     def _suggest(self, ctx: Any, word: str) -> str:
         root = ctx.find_root().command
@@ -84,6 +94,15 @@ class CommandGroup(TyperGroup):
         if self is root:
             return f"`{root.name} --help` lists the commands."
         return f"`{ctx.command_path}` has: {', '.join(self.commands)}."
+
+
+def _reject_contradictions(command: Any, args: Sequence[str]) -> None:
+    """Raise UsageError if ``args`` have both flags of a pair, such as --helpful and --misleading."""
+    given = set(takewhile(lambda arg: arg != "--", args))
+    for option in command.params:
+        flags = [*given.intersection(option.opts), *given.intersection(option.secondary_opts)]
+        if len(flags) > 1 and option.secondary_opts:
+            raise UsageError(f"{' and '.join(flags)} contradict each other: give one of them")
 
 
 def _list_paths(group: TyperGroup, prefix: str = "") -> Iterator[str]:

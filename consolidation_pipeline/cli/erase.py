@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Reason, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, print_json, print_note
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 
 def erase(
-    ids: Annotated[list[UUID] | None, typer.Argument(metavar="[ID...]", help="Ids of raw memories.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of raw memories, or their first 8 digits.")
+    ] = None,
     user: Annotated[str | None, typer.Option(help="All memories of this user of the project.")] = None,
     project: Annotated[str | None, typer.Option(help="Project; may be left out with ids.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be erased.")] = False,
@@ -36,7 +37,7 @@ def erase(
     from consolidation_pipeline.service.admin.erase import erase_memories, format_certificate, preview_erasure
 
     engine, _ = open_store()
-    chosen = list(ids or ())
+    chosen = find_ids(engine, ids or ())
     if dry_run or not yes:
         found = preview_erasure(engine, chosen, project=project, user_id=user)
         counts = {table: count for table, count in found.rows.items() if count}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
@@ -30,7 +29,7 @@ def history(
     operation: Annotated[
         str | None, typer.Option(help="Only changes of this operation, such as merge or rollback.")
     ] = None,
-    job: Annotated[UUID | None, typer.Option(help="Only changes of this job.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only changes of this job: its id or first 8 digits.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List what happened, newest first: a line for each run, and for each change between runs.
@@ -38,10 +37,12 @@ def history(
     With --changes, --operation or --job: the groups of changes. `rollback` takes the id of either. With --json: the
     lines, and every change with the state before and after.
     """
+    from consolidation_pipeline.service.jobs.short_ids import JOBS, find_row_id
     from consolidation_pipeline.service.undo.history import list_activity, list_change_groups, list_ledger
 
     engine, _ = open_store()
-    filters: dict[str, Any] = {"operation": operation, "job_id": job}
+    job_id = None if job is None else find_row_id(engine, JOBS, job)
+    filters: dict[str, Any] = {"operation": operation, "job_id": job_id}
     has_filter = operation is not None or job is not None
     if as_json:
         found = list_ledger(engine, project, limit=limit, **filters)
@@ -69,7 +70,7 @@ def _print_activity(lines: Sequence[Mapping[str, Any]]) -> None:
 
 def _describe_activity(line: Mapping[str, Any]) -> str:
     changes = counted(line["changes"], "change")
-    details = [f"{line['kind']} by {line['changed_by']}, {changes}"]
+    details = [f"{line['action']} by {line['changed_by']}, {changes}"]
     if line["is_run"] and line["groups"]:
         details.append(format_value(line["groups"]))
     if line["reason"]:

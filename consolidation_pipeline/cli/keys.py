@@ -58,7 +58,7 @@ def list_(as_json: JsonFlag = False) -> None:
 
 @app.command()
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or its name if no other key has it.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Name of the key, or its id or first 8 digits.")],
     as_json: JsonFlag = False,
 ) -> None:
     """Revoke a key. It stops working within a second."""

@@ -53,6 +53,8 @@ def test(
         raise UsageError(f"{given[0]} runs no test: leave out names, --file and --junit")
     if name is not None and len(add or ()) != 1:
         raise UsageError("--name names the one test of --add")
+    if both := sorted(set(enable or ()).intersection(disable or ())):
+        raise UsageError(f"--enable and --disable of {both[0]!r} contradict each other: give one of them")
     engine, settings = open_store()
     if any(changes.values()):
         _change(engine, project, add or (), name, import_, remove or (), {True: enable or (), False: disable or ()})

@@ -154,13 +154,14 @@ def _merge_lines(merge: MergeGroup) -> Iterator[str]:
 
 
 def _refused_lines(refused: RefusedMerge) -> Iterator[str]:
-    query = "a query of a reader" if refused.query is None else f"the text of {refused.query}"
+    query = "a query of a reader" if refused.query is None else "the first of these texts"
     yield (
         f"not merged: search for {query} would find the merged memory at place {refused.place_after}, not "
-        f"{refused.place_before}, below {refused.above}"
+        f"{refused.place_before}"
     )
-    for text in refused.texts.values():
+    for _, text in sorted(refused.texts.items(), key=lambda item: item[0] != refused.query):
         yield f"  - {shorten(text, _TEXT_WIDTH)}"
+    yield f"  below: {shorten(refused.above_text or str(refused.above), _TEXT_WIDTH)}"
     yield ""
 
 

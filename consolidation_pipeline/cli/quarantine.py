@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Reason, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, shorten
 from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.lifecycle.quarantine import BlastRadius, WriterFilter
+    from consolidation_pipeline.store.database.engine import Engine
 
-Ids = Annotated[list[UUID] | None, typer.Argument(metavar="[ID...]", help="Ids of raw memories.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of raw memories, or their first 8 digits.")
+]
 Agent = Annotated[str | None, typer.Option(help="Memories that name this agent.")]
 Session = Annotated[str | None, typer.Option(help="Memories of this session.")]
 User = Annotated[str | None, typer.Option(help="Memories of this user.")]
-Key = Annotated[UUID | None, typer.Option(help="Memories that the agent of this key wrote, by the id of the key.")]
+Key = Annotated[
+    str | None,
+    typer.Option(help="Memories that the agent of this key wrote, by the id of the key or its first 8 digits."),
+]
 Project = Annotated[str | None, typer.Option(help="Project; may be left out with ids.")]
 
 _LISTED = 50
@@ -39,7 +44,7 @@ def blast_radius(
     from consolidation_pipeline.service.lifecycle.quarantine import find_blast_radius
 
     engine, _ = open_store()
-    found = find_blast_radius(engine, _make_filter(ids, agent, session, user, key), project=project)
+    found = find_blast_radius(engine, _make_filter(engine, ids, agent, session, user, key), project=project)
     _print_radius(found, as_json=as_json)
 
 
@@ -60,7 +65,7 @@ def quarantine(
     from consolidation_pipeline.service.lifecycle.quarantine import quarantine as take_out
 
     engine, _ = open_store()
-    where = _make_filter(ids, agent, session, user, key)
+    where = _make_filter(engine, ids, agent, session, user, key)
     done = take_out(engine, where, project=project, reason=reason, changed_by=get_actor())
     _print_radius(done, as_json=as_json)
     if not as_json:
@@ -68,13 +73,14 @@ def quarantine(
 
 
 def _make_filter(
-    ids: list[UUID] | None, agent: str | None, session: str | None, user: str | None, key: UUID | None
+    engine: Engine, ids: list[str] | None, agent: str | None, session: str | None, user: str | None, key: str | None
 ) -> WriterFilter:
+    from consolidation_pipeline.service.jobs.short_ids import KEYS, find_row_id
     from consolidation_pipeline.service.lifecycle.quarantine import WriterFilter
 
-    return WriterFilter(
-        ids=list(dict.fromkeys(ids or ())), agent_id=agent, session_id=session, user_id=user, key_id=key
-    )
+    chosen = list(dict.fromkeys(find_ids(engine, ids or ())))
+    key_id = None if key is None else find_row_id(engine, KEYS, key)
+    return WriterFilter(ids=chosen, agent_id=agent, session_id=session, user_id=user, key_id=key_id)
 
 
 def _print_radius(found: BlastRadius, *, as_json: bool) -> None:

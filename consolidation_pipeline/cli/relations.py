@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
@@ -13,7 +12,9 @@ from consolidation_pipeline.cli.output import JsonFlag, format_value, make_conso
 
 app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations between memories.")
 
-Relations = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Relations, as `relations list` shows them.")]
+Relations = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="Ids shown by `relations list`, or their first 8 digits.")
+]
 
 _TEXT_WIDTH = 85
 
@@ -64,11 +65,13 @@ def reject(relations: Relations, reason: Reason = None, as_json: JsonFlag = Fals
     _decide(relations, "rejected", reason, as_json=as_json)
 
 
-def _decide(relations: list[UUID], status: str, reason: str | None, *, as_json: bool) -> None:
+def _decide(relations: list[str], status: str, reason: str | None, *, as_json: bool) -> None:
+    from consolidation_pipeline.service.jobs.short_ids import RELATIONS, find_row_id
     from consolidation_pipeline.service.lifecycle.relations import decide_relations
 
     engine, _ = open_store()
-    groups = decide_relations(engine, relations, status, changed_by=get_actor(), reason=reason)
+    ids = [find_row_id(engine, RELATIONS, relation) for relation in relations]
+    groups = decide_relations(engine, ids, status, changed_by=get_actor(), reason=reason)
     if as_json:
         decided = [{"id": id_, "group_id": group} for id_, group in groups.items()]
         print_json({"status": status, "relations": decided})

@@ -28,7 +28,9 @@ _SHOWN = 6
 
 
 def replay(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or a project: its newest job.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="Id of a job or its first 8 digits, or a project for its newest.")
+    ],
     as_json: JsonFlag = False,
 ) -> None:
     """Make the decisions of a job again, on a copy and without network, and compare the hashes of its changes.

@@ -18,7 +18,11 @@ _VERIFY = "verify"
 
 def report(
     job: Annotated[
-        str, typer.Argument(metavar="JOB|verify", help="Id of a job, a project for its newest, or the word verify.")
+        str,
+        typer.Argument(
+            metavar="JOB|verify",
+            help="Id of a job or its first 8 digits, a project for its newest, or the word verify.",
+        ),
     ],
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="With verify: the report to check.")] = None,
     format_: Annotated[

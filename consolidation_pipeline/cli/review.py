@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Project, Reason, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note, shorten
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge in review.")
 
-Ids = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids shown by `review list`.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids shown by `review list`, or their first 8 digits.")]
 
 _TEXT_WIDTH = 100
 _QUOTE_WIDTH = 80
@@ -79,22 +78,21 @@ def approve(
     """Approve rows: entries become active, the next run promotes patterns and principles. All or none."""
     if expect and len(expect) != len(ids):
         raise UsageError(f"--expect is given {len(expect)} times for {len(ids)} ids: give it once for each")
-    expected = dict(zip(ids, expect or (), strict=False))
-    _decide(ids, reason, approved=True, expected=expected, as_json=as_json)
+    _decide(ids, reason, approved=True, expect=expect or (), as_json=as_json)
 
 
 @app.command()
 def dismiss(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
     """Dismiss waiting or active rows. They are retired and not made again from the same memories. All or none."""
-    _decide(ids, reason, approved=False, expected={}, as_json=as_json)
+    _decide(ids, reason, approved=False, expect=(), as_json=as_json)
 
 
-def _decide(
-    ids: list[UUID], reason: str | None, *, approved: bool, expected: Mapping[UUID, str], as_json: bool
-) -> None:
+def _decide(references: list[str], reason: str | None, *, approved: bool, expect: Sequence[str], as_json: bool) -> None:
     from consolidation_pipeline.service.review.review_queue import decide_review
 
     engine, _ = open_store()
+    ids = find_ids(engine, references)
+    expected = dict(zip(ids, expect, strict=False))
     decided = decide_review(engine, ids, approved=approved, changed_by=get_actor(), reason=reason, expected=expected)
     decision = "approved" if approved else "dismissed"
     if as_json:

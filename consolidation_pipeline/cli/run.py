@@ -22,8 +22,16 @@ from consolidation_pipeline.cli.output import (
     print_json,
     print_note,
 )
+from consolidation_pipeline.core.jobs.run_words import RUN_WORDS
 from consolidation_pipeline.core.text.counted_nouns import counted
-from consolidation_pipeline.errors import BudgetExhaustedError, ConsolidationError, LLMError, UsageError
+from consolidation_pipeline.errors import (
+    BudgetExhaustedError,
+    ConsolidationError,
+    JobEndedError,
+    LLMError,
+    ProjectBusyError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.plan.plan_document import Plan
@@ -71,14 +79,17 @@ def run(
     runs, codes = _run_all(engine, work, as_json=as_json, is_single=is_single)
     if as_json:
         print_json(runs[0] if is_single else {"runs": runs})
-    elif not runs:
+    elif not work:
         print_note(nothing)
     raise typer.Exit(_combine_exit_codes(codes))
 
 
 def cancel(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="Id of a job, or a project for the job that runs or is next.")
+        str,
+        typer.Argument(
+            metavar="JOB", help="Id of a job or its first 8 digits, or a project for the job that runs or is next."
+        ),
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -126,19 +137,14 @@ def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | Non
 def _run_all(
     engine: Engine, work: Sequence[tuple[str, Mapping[str, Any]]], *, as_json: bool, is_single: bool
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Run projects in turn. Return outcomes and exit codes, without those of jobs that are no longer pending.
+    """Run projects in turn; return outcomes and exit codes.
 
     Args:
         work: for each run its project and the arguments of ``run_and_describe``.
         is_single: raise the error of a run.
     """
-    from consolidation_pipeline.service.jobs.job_requests import is_pending
-
     runs, codes = [], []
     for slug, arguments in work:
-        requested = arguments.get("requested")
-        if requested is not None and not is_pending(engine, requested.job_id):
-            continue
         described, code = _run_one(engine, slug, arguments, as_json=as_json, is_single=is_single)
         runs.append(described)
         codes.append(code)
@@ -158,9 +164,11 @@ def _run_one(
     except ConsolidationError as error:
         if is_single:
             raise
-        print_note(f"{slug}: {describe_error(error)}")
-        failure = {"project": slug, "status": "failed", "error": error_message(error), "error_kind": error_name(error)}
-        return failure, error.exit_code
+        # Another run does a pending job, or the next run of pending jobs does it.
+        is_left = "requested" in arguments and isinstance(error, JobEndedError | ProjectBusyError)
+        print_note(f"{slug}: {error_message(error) if is_left else describe_error(error)}")
+        failure = {"project": slug, "error": error_message(error), "error_kind": error_name(error)}
+        return failure | {"status": "skipped" if is_left else "failed"}, 0 if is_left else error.exit_code
     if described["error"]:
         print_note(f"{slug}: error: {' '.join(described['error'].split())}")
     for stop in _find_budget_stops(described):
@@ -255,28 +263,29 @@ def _make_run_table(run: dict[str, Any]) -> Any:
     if run["status"] == "unchanged":
         since = f"{format_value(run['completed_at'])}, job {run['job_id']}; no run was needed"
         return fact_table(f"{run['project']}: unchanged", {"nothing changed since": since, "undo": run["undo"]})
+    memories = counted(run["memories_merged"], "memory")
     return fact_table(
         f"{run['project']}: {run['status']}",
         {
             "phases": run["phases_completed"],
             "failed phases": run["phases_failed"] or None,
-            "merged": f"{counted(run['groups_merged'], 'group')}, {counted(run['memories_merged'], 'memory')}",
+            RUN_WORDS["merge"]: f"{counted(run['groups_merged'], 'group')}, {memories}",
             "not merged": describe_refused(run["metrics"]),
             "refused by tests": _count_refused(run),
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "learned": _describe_learned(run["metrics"]),
-            "playbook": _join_counts(
+            RUN_WORDS["playbook"]: _join_counts(
                 run["metrics"].get("playbook_entries", {}),
                 "entries",
                 ("promoted", "proposed", "reinforced", "updated"),
             ),
-            "suggestions": _describe_suggestions(run),
-            "newer wins": _describe_supersessions(run),
-            "summaries": _describe_summaries(run),
-            "archived": describe_archived(run),
+            RUN_WORDS["review"]: _describe_suggestions(run),
+            RUN_WORDS["supersedes"]: _describe_supersessions(run),
+            RUN_WORDS["summary"]: _describe_summaries(run),
+            RUN_WORDS["archive"]: describe_archived(run),
             "without the model": ", ".join(f"{one['groups']} ({one['purpose']})" for one in run["failing"]) or None,
             "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
-            "relations added": run["metrics"].get("associations", {}).get("relations_added"),
+            RUN_WORDS["associate"]: run["metrics"].get("associations", {}).get("relations_added"),
             "units": f"{run['units_before']} -> {run['units_after']}",
             "reduction": format_percent(run["reduction"]),
             "seconds": f"{run['seconds']:.1f}",

@@ -22,7 +22,8 @@ def status(
     job: Annotated[
         str,
         typer.Argument(
-            metavar="JOB", help="Id of a job, or a project for the job that runs, is next, or was the last."
+            metavar="JOB",
+            help="Id of a job or its first 8 digits, or a project for the job that runs, is next, or was the last.",
         ),
     ],
     as_json: JsonFlag = False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
@@ -18,7 +17,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges, or keep variants.")
 
-Ids = Annotated[list[UUID] | None, typer.Argument(metavar="[ID]...", help="Ids shown by `suggestions list`.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID]...", help="Ids shown by `suggestions list`, or their first digits.")
+]
 Project = Annotated[str | None, typer.Option(help="Decide on all suggestions of this project that match the rule.")]
 MinSimilarity = Annotated[float | None, typer.Option(min=0, max=1, help="Rule: minimum similarity.")]
 Type = Annotated[str | None, typer.Option(help="Rule: of this memory type.")]
@@ -103,12 +104,16 @@ def _queue_lines(queue: QueueState, project: str | None) -> Iterator[str]:
 
 
 @app.command()
-def show(id: Annotated[UUID, typer.Argument(metavar="ID", help="The suggestion.")], as_json: JsonFlag = False) -> None:
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id of a suggestion, or its first 8 digits.")],
+    as_json: JsonFlag = False,
+) -> None:
     """Show a proposed merge: the originals in full, their differences, and the proposed text."""
+    from consolidation_pipeline.service.jobs.short_ids import SUGGESTIONS, find_row_id
     from consolidation_pipeline.service.review.suggestions import get_suggestion
 
     engine, _ = open_store()
-    found = get_suggestion(engine, id)
+    found = get_suggestion(engine, find_row_id(engine, SUGGESTIONS, id))
     if as_json:
         print_json(vars(found))
         return
@@ -182,7 +187,7 @@ def keep(
 
 
 def _read_rule(
-    ids: list[UUID] | None,
+    ids: list[str] | None,
     project: str | None,
     min_similarity: float | None,
     type: str | None,
@@ -200,8 +205,9 @@ def _read_rule(
 
 
 def _decide(
-    ids: list[UUID] | None, rule: dict[str, Any] | None, decision: str, how: dict[str, Any], *, as_json: bool
+    ids: list[str] | None, rule: dict[str, Any] | None, decision: str, how: dict[str, Any], *, as_json: bool
 ) -> int:
+    from consolidation_pipeline.service.jobs.short_ids import SUGGESTIONS, find_row_id
     from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_each, decide_matching
 
     engine, settings = open_store()
@@ -209,7 +215,7 @@ def _decide(
     if rule is not None:
         done = decide_matching(engine, Rule(**rule), decision, **how)
     else:
-        done = decide_each(engine, ids or [], decision, **how)
+        done = decide_each(engine, [find_row_id(engine, SUGGESTIONS, id_) for id_ in ids or ()], decision, **how)
     if as_json:
         refused = [{"id": id_, "message": why} for id_, why in done.refused]
         print_json({"decided": [vars(one) for one in done.decided], "refused": refused})

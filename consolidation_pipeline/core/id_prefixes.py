@@ -29,6 +29,15 @@ def find_bounds(reference: str, problem: str) -> tuple[UUID, UUID]:
     return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
+def may_be_id(reference: str) -> bool:
+    """Return True if a reference is a whole id, or may be the first digits of one."""
+    try:
+        find_bounds(reference, "is no id: give")
+    except UsageError:
+        return False
+    return True
+
+
 def choose_id(reference: str, found: Sequence[UUID], missing: str) -> UUID:
     """Return the one id that was found for a reference.
 

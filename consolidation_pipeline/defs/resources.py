@@ -14,7 +14,8 @@ from pydantic import Field, PrivateAttr
 
 from consolidation_pipeline.defs.llm_pool import hold_pool_slot
 from consolidation_pipeline.defs.names import PREFIX, asset_key, own_name
-from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.service.jobs.job_requests import explain_taken
 from consolidation_pipeline.service.runs.garbage_collection import collect_rarely
 from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -148,6 +149,9 @@ class _ProjectRuns:
                 )
             except UsageError as error:
                 raise dg.Failure(f"project {slug} cannot be run: {error}", allow_retries=False) from None
+            except ConflictError:
+                self._stop_if_taken()
+                raise
             self._open[slug].model_slot = self._hold_slot
         return self._open[slug]
 
@@ -168,6 +172,13 @@ class _ProjectRuns:
             run = self._instance.get_run_by_id(run_id)
             if run is not None and run.status in _CANCELLED:
                 raise dg.DagsterExecutionInterruptedError
+
+    def _stop_if_taken(self) -> None:
+        """End the Dagster run as cancelled, not as failed, if another run took its job or the job was cancelled."""
+        job_id = self._find_requested()
+        if job_id is not None and (reason := explain_taken(self._resource.engine, job_id)):
+            self._instance.report_run_canceling(self._run, f"{reason}: nothing was run")
+            raise dg.DagsterExecutionInterruptedError from None
 
     def _find_requested(self) -> UUID | None:
         # A run that is re-executed in the UI gets a new job, though it has the tags of the old one.

@@ -13,7 +13,8 @@ from consolidation_pipeline.store.admin.project_counts import RawVersion
 
 task_memories = dg.AssetSpec(
     asset_key("task_memories"),
-    description="Raw memories that agents wrote, one partition per project; their content is immutable.",
+    description="Raw memories that agents wrote, one partition per project. No run changes their content; edits are in "
+    "the ledger.",
     partitions_def=projects,
     group_name=prefixed("memories"),
     owners=["team:memory"],

@@ -108,6 +108,20 @@ def test_group_without_command_shows_help(command: Cli, arguments: tuple[str]) -
     assert "  list " in answer.err or "  doctor " in answer.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "feedback ID --helpful --misleading",
+        "memories edit ID --failure --success",
+        "projects configure notes --enable --disable",
+        "test notes --enable a --disable a",
+    ],
+)
+def test_contradicting_flags_are_refused(command: Cli, arguments: str) -> None:
+    answer = command(*arguments.split())
+    assert (answer.code, "contradict each other: give one of them" in answer.err) == (2, True)
+
+
 def test_version_is_that_of_the_package(command: Cli) -> None:
     answer = command("--version")
     assert (answer.code, answer.out) == (0, f"consolidation {version('consolidation-pipeline')}\n")

@@ -139,6 +139,33 @@ def test_history_has_a_line_for_each_run_and_change(cli: Cli, consolidated: dict
     assert cli("history", "quiet").out == "quiet has no history yet\n"
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("consolidated")
+def test_history_names_what_was_done(cli: Cli) -> None:
+    first, second = (one["id"] for one in cli("search", "notes", "search client", "--json").json["results"][:2])
+    cli("pin", first)
+    cli("pin", first, "--off")
+    cli("feedback", first, "--helpful")
+    cli("memories", "delete", second)
+    cli("quarantine", first)
+    cli("run", "notes", "--phases", "patterns")
+    cli("run", "notes", "--phases", "embedding_matrix,similarity_graph,clusters,patterns")
+    activity = cli("history", "notes", "--json").json["activity"]
+    assert [line["action"] for line in activity] == [
+        "4 phases of consolidate only",
+        "patterns only",
+        "quarantine",
+        "delete",
+        "feedback",
+        "unpin",
+        "pin",
+        "consolidate",
+    ]
+    shown = cli("history", "notes").out
+    assert "patterns only by cli" in shown
+    assert "unpin by cli" in shown
+
+
 @pytest.fixture
 def merged_id(cli: Cli) -> str:
     changes = cli("history", "notes", "--json").json["changes"]

@@ -76,7 +76,10 @@ def test_plan_run_and_status_tell_of_refused_merges(cli: Cli, write: Write) -> N
     cli("import", write(*rows), "--project", "calls")
     cli("projects", "configure", "calls", "t_merge=0.5", "t_suggest=0.5", "t_pattern=0.5")
     shown = cli("plan", "calls").out
-    assert "at place 2, not 1, below" in shown
+    told = "not merged: search for the first of these texts would find the merged memory at place 2, not 1\n"
+    listed = shown.partition(told)[2].splitlines()[:3]
+    assert [line[:8] for line in listed] == ["  - The ", "  - The ", "  below:"]
+    assert listed[2].removeprefix("  below: ") in texts
     assert "1 group that search would find lower (recall_gate)" in shown
     done = cli("run", "calls", "--json").json
     assert (done["merges_refused_by_recall"], done["groups_merged"]) == (1, 0)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("consolidated")
 def test_quarantine_command_follows_blast_radius(cli: Cli, engine: Engine) -> None:
     with engine.connect() as connection:
         id_ = connection.scalar(text("SELECT id FROM consolidation.task_memories WHERE is_consolidated LIMIT 1"))
-    shown = cli("blast-radius", id_)
+    shown = cli("blast-radius", str(id_)[:8])
     assert (shown.code, "notes: 1 memory out of use" in shown.out) == (0, True), shown
     assert "merged" in shown.out
     done = cli("quarantine", id_, "--reason", "planted")

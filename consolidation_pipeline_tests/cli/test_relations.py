@@ -55,7 +55,7 @@ def test_relations_are_confirmed_rejected_and_undone(cli: Cli, found: list[dict[
     assert (answer.code, answer.json["status"]) == (0, "confirmed")
     groups = {row["id"]: row["group_id"] for row in answer.json["relations"]}
     assert list(groups) == [one, two]
-    rejected = cli("relations", "reject", two)
+    rejected = cli("relations", "reject", two[:8])
     assert rejected.code == 0
     assert f"relation {two} rejected; undo: consolidation rollback" in rejected.out
     assert cli("rollback", groups[one]).code == 0

@@ -60,6 +60,20 @@ def test_rollback_note_of_job_announces_repetition(cli: Cli, consolidated: dict[
     assert "apart" not in output
 
 
+def test_rollback_of_manual_change_announces_nothing(cli: Cli, consolidated: dict[str, Any]) -> None:
+    memory = cli("memories", "list", "notes", "--kind", "raw", "--json").json["memories"][0]["id"]
+    target = cli("memories", "delete", memory, "--json").json["group_id"]
+    for _ in range(3):  # undone, redone and undone again
+        answer = cli("rollback", target)
+        assert (answer.code, "next run" in answer.out) == (0, False)
+        target = answer.out.partition("consolidation rollback ")[2].split()[0]
+    of_run = consolidated["job_id"]
+    for announces in (True, False, True):
+        answer = cli("rollback", of_run)
+        assert (answer.code, "next run" in answer.out) == (0, announces)
+        of_run = answer.out.partition("consolidation rollback ")[2].split()[0]
+
+
 def test_second_rollback_is_conflict_naming_first(cli: Cli, consolidated: dict[str, Any]) -> None:
     first = cli("rollback", consolidated["job_id"], "--json").json["rollback_id"]
     again = cli("rollback", consolidated["job_id"], "--json")

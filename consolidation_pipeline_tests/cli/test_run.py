@@ -9,13 +9,16 @@ import pytest
 from sqlalchemy import text
 
 from consolidation_pipeline.cli import output
+from consolidation_pipeline.defs import job_batches
 from consolidation_pipeline.embed.local import LOCAL_MODEL
+from consolidation_pipeline.service.jobs import job_requests
 from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.service.runs import run_lifecycle
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli, Write
 
@@ -144,6 +147,29 @@ def test_run_of_busy_project_is_conflict(
     assert (answer.code, answer.json["error"]) == (3, "project_busy")
     assert (told.code, "consolidating a" in told.err, "%" in told.err) == (3, True, False)  # no progress of another run
     assert count_jobs(engine) == 1
+
+
+def test_pending_jobs_of_other_runs_are_left(
+    cli: Cli, write: Write, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for slug in ("taken", "busy"):
+        cli("import", write({"content": slug}), "--project", slug)
+        request_job(engine, slug, triggered_by="ann")
+    taken, busy = listed = job_requests.list_pending_jobs(engine)
+    assert cli("run", "taken").code == 0
+    runs: list[Any] = []
+    monkeypatch.setattr(job_requests, "list_pending_jobs", lambda _: listed)
+    monkeypatch.setattr(job_batches, "execute_in_process", runs.append)
+    with project_lock(engine, busy.project_id, "busy", wait_seconds=0):
+        answer = cli("run", "--pending", "--json")
+        told = cli("run", "--pending")
+    assert [(run["project"], run["status"], run["error_kind"]) for run in answer.json["runs"]] == [
+        ("taken", "skipped", "job_ended"),
+        ("busy", "skipped", "project_busy"),
+    ]
+    assert (answer.code, told.code, runs) == (0, 0, [])
+    assert f"taken: another run took job {taken.job_id}, which is completed: nothing was run\n" in told.err
+    assert (count_jobs(engine), job_requests.explain_taken(engine, busy.job_id)) == (2, None)
 
 
 def test_pending_jobs_are_run_without_daemon(cli: Cli, write: Write, engine: Engine) -> None:

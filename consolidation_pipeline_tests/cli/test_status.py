@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -34,6 +35,18 @@ def test_status_accepts_job_id_and_project(cli: Cli, consolidated: dict[str, Any
     assert found["completed_at"].endswith("Z")
     assert datetime.fromisoformat(found["started_at"]) <= datetime.fromisoformat(found["completed_at"])
     assert "completed" in cli("status", "notes").out
+
+
+def test_first_digits_of_a_job_are_enough(cli: Cli, consolidated: dict[str, Any]) -> None:
+    job = consolidated["job_id"]
+    assert cli("status", job[:8], "--json").json["job_id"] == job
+    assert f"job {job} is completed" in cli("cancel", job[:8].upper()).err
+    assert json.loads(cli("report", job[:13]).out)["run"]["job_id"] == job
+    assert cli("history", "notes", "--job", job[:8], "--json").json["total"] == 4
+    missing = cli("status", "00000000")
+    assert (missing.code, "no job has an id that begins with 00000000" in missing.err) == (2, True)
+    cli("projects", "create", job[:8])  # a project with this name comes first
+    assert "has no job yet" in cli("status", job[:8]).err
 
 
 def test_status_shows_newest_job_of_project(cli: Cli, consolidated: dict[str, Any]) -> None:

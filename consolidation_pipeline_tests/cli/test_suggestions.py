@@ -47,7 +47,7 @@ def test_suggestions_are_shown_with_originals(cli: Cli, waiting: list[str]) -> N
     assert answer["total"] == 1
     assert answer["suggestions"][0]["id"] == waiting[0]
     assert len(answer["suggestions"][0]["originals"]) == 2
-    shown = cli("suggestions", "show", waiting[1])
+    shown = cli("suggestions", "show", waiting[1][:8])
     assert "pending" in shown.out
     assert "similarity 0.91" in shown.out
     assert "Look." in shown.out
@@ -89,7 +89,7 @@ def test_suggestion_decision_names_undo_command(cli: Cli, waiting: list[str]) ->
     shown = cli("suggestions", "show", waiting[0])
     assert f"undo: consolidation rollback {decided['group_id']}" in shown.out
     assert cli("rollback", decided["group_id"]).code == 0
-    rejected = cli("suggestions", "reject", *waiting)
+    rejected = cli("suggestions", "reject", *(id_[:8] for id_ in waiting))
     assert (rejected.code, rejected.out.count("rejected; undo: consolidation rollback")) == (0, 2)
 
 

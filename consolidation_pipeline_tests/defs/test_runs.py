@@ -528,7 +528,11 @@ def test_repeated_run_does_not_repeat_job(engine: Engine, sample: Sample, instan
     tags = {JOB_TAG: str(requested.job_id)}
     assert materialize(instance, "alpha", job="decay", **tags).success
     repeated = materialize(instance, "alpha", job="decay", **tags)
-    assert not repeated.success
+    run = instance.get_run_by_id(repeated.run_id)
+    assert run is not None
+    assert run.status is dg.DagsterRunStatus.CANCELED  # not failed
+    logs = [entry.message for entry in instance.all_logs(run.run_id)]
+    assert f"another run took job {requested.job_id}, which is completed: nothing was run" in logs
     assert [row[0] for row in job_rows(engine)] == ["completed"]
 
 

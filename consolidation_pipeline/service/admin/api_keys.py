@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.id_prefixes import choose_id, find_bounds, may_be_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.search.typed_scopes import resolve_scope
 from consolidation_pipeline.store.admin import api_keys
@@ -152,9 +153,10 @@ def list_keys(engine: Engine) -> list[ApiKey]:
 
 
 def revoke_key(engine: Engine, id_or_name: UUID | str) -> ApiKey:
-    """Revoke a key by its id or name. Revoking it again changes nothing.
+    """Revoke a key by its name, its id or at least the first 8 digits of it. Revoking it again changes nothing.
 
     Raises:
+        UsageError: Several ids begin with these digits.
         NotFoundError: There is no such key.
         ConflictError: Several valid keys have this name; ``conflicts`` has their ids.
     """
@@ -166,13 +168,19 @@ def revoke_key(engine: Engine, id_or_name: UUID | str) -> ApiKey:
 
 
 def _find_key(connection: Connection, reference: str) -> Row[Any]:
-    named = [row for row in api_keys.list_keys(connection) if reference.lower() == str(row.id) or reference == row.name]
+    keys = api_keys.list_keys(connection)
+    missing = f"there is no key {reference!r}; `consolidation keys list` lists them"
+    named = [row for row in keys if reference.lower() == str(row.id) or reference == row.name]
+    if not named and may_be_id(reference):
+        first, last = find_bounds(reference, missing)
+        chosen = choose_id(reference, [row.id for row in keys if first <= row.id <= last], missing)
+        named = [row for row in keys if row.id == chosen]
     valid = [row for row in named if row.revoked_at is None]
     if len(valid) > 1:
         ids = tuple(str(row.id) for row in valid)
         raise ConflictError(f"{len(valid)} keys are named {reference!r}: revoke them by id, {', '.join(ids)}", ids)
     if not named:
-        raise NotFoundError(f"there is no key {reference!r}; `consolidation keys list` lists them")
+        raise NotFoundError(missing)
     return (valid or named)[0]
 
 

@@ -214,11 +214,15 @@ def list_unlaunched_jobs(
     return [describe_request(row, row.slug) for row in waiting if row.id not in launched]
 
 
-def is_pending(engine: Engine, job_id: UUID) -> bool:
-    """Return True if the job is still pending."""
+def explain_taken(engine: Engine, job_id: UUID) -> str | None:
+    """Return why a job cannot be run any more, such as that another run did or does it; None if it is pending."""
     with engine.connect() as connection:
         job = jobs.get_job(connection, job_id)
-    return job is not None and job.status == "pending"
+    if job is None:
+        return f"job {job_id} was deleted"
+    if CANCELLED_BY in job.metrics:
+        return f"job {job_id} was cancelled by {job.metrics[CANCELLED_BY]}"
+    return None if job.status == "pending" else f"another run took job {job_id}, which is {job.status}"
 
 
 def cancel_job(engine: Engine, job_id: UUID, *, cancelled_by: str) -> CancelledJob:

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.id_prefixes import may_be_id
 from consolidation_pipeline.core.jobs.triggers import is_due, next_cron_time
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
+from consolidation_pipeline.service.jobs.short_ids import JOBS, find_row_id
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.settings import Settings
@@ -58,24 +60,29 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
 
 
 def find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
-    """Return the job with this id, or of the project with this slug the job that runs, is next, or was the newest.
+    """Return the job that runs, is next, or was the newest of the project with this slug, or else the job with this id.
+
+    Args:
+        engine: The store.
+        reference: The slug, or the id or at least its first 8 hexadecimal digits.
 
     Raises:
-        NotFoundError: There is no such job or project, or the project has no job yet.
+        UsageError: Several ids of jobs begin with the reference.
+        NotFoundError: There is no such project or job, or the project has no job yet.
     """
     with engine.connect() as connection:
         try:
-            job_id = UUID(reference)
-        except ValueError:
             project = get_project(connection, reference)
-            live = jobs.find_live_job(connection, project.id)
-            found = [live] if live is not None else jobs.list_jobs(connection, project.id, limit=1)
-            if not found:
-                message = f"project {reference} has no job yet: `consolidation run {reference}` makes one"
-                raise NotFoundError(message) from None
-            return found[0].id, project
-        job = jobs.require_job(connection, job_id)
-        return job.id, get_project(connection, job.slug)
+        except NotFoundError:
+            if not may_be_id(reference):
+                raise
+            job = jobs.require_job(connection, find_row_id(engine, JOBS, reference))
+            return job.id, get_project(connection, job.slug)
+        live = jobs.find_live_job(connection, project.id)
+        found = [live] if live is not None else jobs.list_jobs(connection, project.id, limit=1)
+    if not found:
+        raise NotFoundError(f"project {reference} has no job yet: `consolidation run {reference}` makes one")
+    return found[0].id, project
 
 
 def list_jobs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:

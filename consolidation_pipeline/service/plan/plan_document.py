@@ -48,13 +48,15 @@ class RefusedMerge(_Part):
     """A group that would not be merged, as search would find the merged memory at a lower place than its memories.
 
     ``query``: the memory whose text is searched for, None = a query of a reader. ``place_before``: of the best of the
-    group; ``place_after``: of the merged memory; ``above``: memory that is found first then.
+    group; ``place_after``: of the merged memory; ``above``: memory that is found first then, with its text.
+    ``texts``: of the group.
     """
 
     query: UUID | None
     place_before: int
     place_after: int
     above: UUID
+    above_text: str | None = None
     texts: dict[UUID, str]
 
 

@@ -137,7 +137,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         calibration=preview.calibration,
         memories=len(preview.contents.nodes),
         merges=[_to_merge_group(merge, preview.contents) for merge in merges],
-        merges_refused_by_recall=_list_refused(run, groups.refused),
+        merges_refused_by_recall=_list_refused(run, groups.refused, merges),
         refused_by_tests=_list_refused_by_tests(
             run, [*vetoed, *refused, *not_learned, *not_archived], {item.id: item.text for item in knowledge.items}
         ),
@@ -253,14 +253,18 @@ def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
     )
 
 
-def _list_refused(run: ProjectRun, refused: Sequence[recall_answers.RefusedMerge]) -> list[RefusedMerge]:
-    texts = _load_texts(run, [id_ for one in refused for id_ in one.memories])
+def _list_refused(
+    run: ProjectRun, refused: Sequence[recall_answers.RefusedMerge], merges: Sequence[PlannedMerge]
+) -> list[RefusedMerge]:
+    texts = _load_texts(run, [id_ for one in refused for id_ in (*one.memories, one.above)])
+    texts |= {merge.id: merge.merged.content for merge in merges}
     return [
         RefusedMerge(
             query=one.query,
             place_before=one.before,
             place_after=one.after,
             above=one.above,
+            above_text=texts.get(one.above),
             texts={id_: texts[id_] for id_ in one.memories},
         )
         for one in refused

@@ -54,7 +54,12 @@ _LEFT_OUT = {"lineage", "details", "version", "content_hash", "embedding_model",
 # Fields of a job's metrics that are no phase.
 _NOTICES = ("stopped", "failing", "refused_by_tests")
 # These hold about memories that nobody has run over yet, or about the input.
-_NOT_CHECKED = {"find_unembedded", "find_without_relevance", "find_mixed_models", "find_future_memories"}
+_NOT_CHECKED = {
+    invariants.find_unembedded,
+    invariants.find_without_relevance,
+    invariants.find_mixed_models,
+    invariants.find_future_memories,
+}
 
 
 def build_report(engine: Engine, job_id: UUID) -> dict[str, Any]:
@@ -212,11 +217,11 @@ def _describe_run(job: Row[Any]) -> dict[str, Any]:
 def _run_checks(connection: Connection, job: Row[Any]) -> dict[str, Any]:
     """Return check -> violations of each invariant, now. Those that read texts look at the rows of the job only."""
     found: dict[str, Any] = {}
-    for name, find in inspect.getmembers(invariants, inspect.isfunction):
-        if name.startswith("find_") and name not in _NOT_CHECKED:
+    for find, name in invariants.CHECK_NAMES.items():
+        if find not in _NOT_CHECKED:
             limit = {"jobs": [job.id]} if "jobs" in inspect.signature(find).parameters else {}
             violations = list(find(connection, job.project_id, **limit))
-            found[f"no {name.removeprefix('find_').replace('_', ' ')}"] = {
+            found[name] = {
                 "holds": not violations,
                 **({"violations": violations} if violations else {}),
             }

@@ -13,24 +13,26 @@ from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
+from consolidation_pipeline.core.jobs.run_words import name_changes
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.reports.job_report import FORMAT, format_json
 from consolidation_pipeline.service.reports.signature import Verification, digest_content, verify_report
 
-# Groups of an operation that the page shows; the JSON in it has all.
+# Groups of one kind that the page shows; the JSON in it has all.
 _SHOWN_GROUPS = 200
 _BEGIN, _END = '<pre id="report">', "</pre>"
 
 
 def format_page(report: Mapping[str, Any]) -> str:
     """Return a report, signed or not, as an HTML page. ``report`` holds only values of JSON."""
-    operations: dict[str, list[Any]] = defaultdict(list)
+    changes: dict[str, list[Any]] = defaultdict(list)
     for group in report["groups"]:
-        operations[group["operation"]].append(group)
+        table = group["rows"][0]["table"] if group["rows"] else ""
+        changes[name_changes(group["operation"], group["rule"], table)].append(group)
     checks = report["checks"]
     page = _load_template().render(
         report=report,
-        operations={name: (groups[:_SHOWN_GROUPS], len(groups)) for name, groups in operations.items()},
+        changes={name: (groups[:_SHOWN_GROUPS], len(groups)) for name, groups in changes.items()},
         failed={name: check for name, check in checks.items() if not check["holds"]},
         verified=verify_report(report),
         digest=digest_content(report),

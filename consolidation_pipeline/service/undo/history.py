@@ -9,14 +9,21 @@ from typing import Any
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.store.admin import activity
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.database.schema import OPERATIONS
+from consolidation_pipeline.store.database.scope_keys import DELETED, QUARANTINED
 from consolidation_pipeline.store.ledger import ledger_reader
 from consolidation_pipeline.store.ledger.ledger_reader import LedgerFilter
+from consolidation_pipeline.store.memories.memories import FEEDBACK_PREFIX
 from consolidation_pipeline.store.projects import Project, get_project
 
 # Changes of a stream that are read at once. One change with its images may take many kilobytes.
 _PAGE = 500
+# Actions of people and agents that share an operation with others, by the words that open their reasons.
+_ACTIONS = {DELETED: "delete", QUARANTINED: "quarantine", FEEDBACK_PREFIX: "feedback"}
+_PINNING = {"true": "pin", "false": "unpin"}
+# Most phases that the name of a run tells.
+_NAMED_PHASES = 3
 
 
 def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any) -> dict[str, Any]:
@@ -89,13 +96,25 @@ def list_change_groups(
 def list_activity(engine: Engine, slug: str, *, limit: int) -> list[dict[str, Any]]:
     """Return the jobs of a project and the changes that no job made, newest first, one row for each.
 
-    A job whose process died is marked failed first. The fields are those of ``store.admin.activity.list_activity``.
+    A job whose process died is marked failed first. The fields are those of ``store.admin.activity.list_activity``,
+    and ``action``: what was done, more exactly than ``kind``.
     """
     with engine.connect() as connection:
         project = get_project(connection, slug)
     fail_dead_job(engine, project)
     with engine.connect() as connection:
-        return [dict(row._mapping) for row in activity.list_activity(connection, project.id, limit=limit)]
+        rows = activity.list_activity(connection, project.id, limit=limit)
+    return [{**row._mapping, "action": _name_action(row)} for row in rows]
+
+
+def _name_action(row: Row[Any]) -> str:
+    if row.phases:
+        named = ", ".join(row.phases) if len(row.phases) <= _NAMED_PHASES else f"{len(row.phases)} phases of {row.kind}"
+        return f"{named} only"
+    if row.is_run or row.pinned:
+        return _PINNING.get(row.pinned, str(row.kind))
+    reason = row.reason or ""
+    return next((action for words, action in _ACTIONS.items() if reason.startswith(words)), str(row.kind))
 
 
 def _parse_filters(**filters: Any) -> LedgerFilter:

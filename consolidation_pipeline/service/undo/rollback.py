@@ -23,9 +23,9 @@ from consolidation_pipeline.store.ledger.erased_changes import list_erased
 from consolidation_pipeline.store.ledger.ledger_reader import (
     RollbackTarget,
     count_entities,
+    find_origin,
     find_rollback_ids,
     find_rollback_target,
-    is_undo,
     list_dependents,
 )
 from consolidation_pipeline.store.ledger.ledger_writer import Author
@@ -46,6 +46,7 @@ class Rollback:
         rollback_id: Change group of the rollback. Rolling it back redoes the changes.
         scope: group or job. A change is undone with its group. A redo has the scope of the rollback that it undoes.
         redone: True if a rollback was undone, so that the changes are in effect again.
+        made_by_run: True if a run made the changes, False if a person or an agent did.
         kept_apart: Number of merges that later runs do not repeat, as they were undone one by one, not with their job.
         store_notes: What came back in connected stores with other values than before.
     """
@@ -57,16 +58,17 @@ class Rollback:
     memories_deleted: int
     memories_recreated: int
     redone: bool
+    made_by_run: bool
     kept_apart: int
     store_notes: Sequence[str] = ()
 
     @property
     def note(self) -> str | None:
-        """Advice about the effect on later runs; None after a redo."""
+        """Advice about the effect on later runs; None after a redo, and for changes that no run makes."""
         if self.kept_apart:
             merges = "1 merge" if self.kept_apart == 1 else f"{self.kept_apart} merges"
             return f"later runs keep the memories of {merges} apart; undo this rollback to let them merge again"
-        if self.redone:
+        if self.redone or not self.made_by_run:
             return None
         return "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
 
@@ -211,9 +213,9 @@ def _revert(
     reason: str | None,
 ) -> Rollback:
     project, rollback_id = found.project, uuid4()
-    redone = is_undo(connection, found.changes[0])
+    origin = find_origin(connection, found.changes[0])
     author = Author(project.id, None, changed_by)
-    reason = reason or f"{'redoes what was undone by' if redone else 'undoes'} {found.kind} {target}"
+    reason = reason or f"{'redoes what was undone by' if origin.is_undo else 'undoes'} {found.kind} {target}"
     done = revert_changes(connection, author, changes, group_id=rollback_id, reason=reason, scope=found.kind)
     reject_duplicates(connection, project.id, [rollback_id])
     forget_stamps(connection, rollback_id)
@@ -232,7 +234,8 @@ def _revert(
         done["restored"],
         done["deleted"],
         done["recreated"],
-        redone,
+        origin.is_undo,
+        origin.job_id is not None,
         count_cannot_links(connection, project.id, rollback_id),
         store_notes,
     )

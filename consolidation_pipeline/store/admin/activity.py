@@ -16,20 +16,23 @@ _LIST_ACTIVITY = compose(
     """
     WITH jobs AS (
         SELECT id, created_at, coalesce(scope ->> 'job', 'consolidate') AS kind, triggered_by AS changed_by,
-            error_message,
+            error_message, scope -> 'phases' AS phases,
             CASE WHEN status = 'failed' AND retry_count >= max_retries THEN 'dead' ELSE status END AS status
         FROM consolidation.consolidation_jobs WHERE project_id = :project ORDER BY created_at DESC LIMIT :limit),
     by_hand AS (
         SELECT c.group_id AS id, max(c.changed_at) AS created_at, min(c.operation) AS kind,
-            min(c.changed_by) AS changed_by, min(c.reason) AS reason
+            min(c.changed_by) AS changed_by, min(c.reason) AS reason,
+            min(c.new_state ->> 'pinned') FILTER (WHERE c.operation = 'edit') AS pinned
         FROM consolidation.consolidation_changes c
         WHERE c.project_id = :project
             AND NOT EXISTS (SELECT FROM consolidation.consolidation_jobs j WHERE j.id = c.job_id)
         GROUP BY 1 ORDER BY max(c.seq) DESC LIMIT :limit),
     lines AS (
-        SELECT id, created_at, kind, changed_by, error_message AS reason, status, true AS is_run FROM jobs
+        SELECT id, created_at, kind, changed_by, error_message AS reason, status, true AS is_run, phases,
+            NULL AS pinned
+        FROM jobs
         UNION ALL
-        SELECT id, created_at, kind, changed_by, reason, 'completed', false FROM by_hand
+        SELECT id, created_at, kind, changed_by, reason, 'completed', false, NULL, pinned FROM by_hand
         ORDER BY created_at DESC, id LIMIT :limit),
     changes AS (
         SELECT l.id, c.operation, c.group_id, /* is_undone */ AS is_undone
@@ -44,7 +47,8 @@ _LIST_ACTIVITY = compose(
     SELECT l.*, coalesce(sum(n.changes), 0)::integer AS changes, coalesce(sum(n.undone), 0)::integer AS undone,
         coalesce(jsonb_object_agg(n.operation, n.groups) FILTER (WHERE n.operation IS NOT NULL), '{}') AS groups
     FROM lines l LEFT JOIN counts n ON n.id = l.id
-    GROUP BY l.id, l.created_at, l.kind, l.changed_by, l.reason, l.status, l.is_run ORDER BY l.created_at DESC, l.id
+    GROUP BY l.id, l.created_at, l.kind, l.changed_by, l.reason, l.status, l.is_run, l.phases, l.pinned
+    ORDER BY l.created_at DESC, l.id
     """,
     is_undone=IS_UNDONE,
 )
@@ -54,7 +58,8 @@ def list_activity(connection: Connection, project_id: UUID, *, limit: int) -> Se
     """Return the jobs of a project and the groups of changes that no job made, newest first.
 
     Returns rows of ``id`` (of the job or group, as a rollback takes it), ``created_at``, ``kind`` (of the job, or the
-    operation), ``changed_by``, ``reason`` (of a job its error), ``status``, ``is_run``, ``changes``, ``undone`` (how
-    many of them were rolled back) and ``groups`` (their number by operation).
+    operation), ``changed_by``, ``reason`` (of a job its error), ``status``, ``is_run``, ``phases`` (of a job that runs
+    some only), ``pinned`` (of an edit that set it: true or false), ``changes``, ``undone`` (how many of them were
+    rolled back) and ``groups`` (their number by operation).
     """
     return connection.execute(text(_LIST_ACTIVITY), {"project": project_id, "limit": limit}).all()

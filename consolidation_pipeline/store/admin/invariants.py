@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -712,3 +712,46 @@ _FIND_UNEXPLAINED_HIDDEN_ROWS = """
 def find_unexplained_hidden_rows(connection: Connection, project_id: UUID) -> list[str]:
     """Find rows that are hidden in their store and belong to no written group."""
     return _list_violations(connection, project_id, _FIND_UNEXPLAINED_HIDDEN_ROWS)
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+# Name of each check, in Dagster and in reports of runs.
+CHECK_NAMES: Mapping[Callable[..., list[str]], str] = {
+    find_future_memories: "no_memory_is_from_the_future",
+    find_unembedded: "every_memory_is_embedded",
+    find_mixed_models: "one_embedding_model",
+    find_unnormalized_vectors: "vectors_are_normalized",
+    find_without_relevance: "relevance_is_positive",
+    find_bad_pairs: "pairs_are_cosines",
+    find_weak_merge_groups: "merge_groups_do_not_chain",
+    find_shared_members: "one_merge_group_per_memory",
+    find_lost_memories: "no_memory_is_abandoned",
+    find_orphan_lineage: "lineage_is_whole",
+    find_duplicate_merged_memories: "no_fact_twice",
+    find_crossing_scopes: "no_memory_crosses_scopes",
+    find_lost_literals: "no_literal_is_lost",
+    find_unledgered_versions: "every_merge_is_in_the_ledger",
+    find_wrong_source_counts: "sources_add_up",
+    find_dangling_relations: "relations_have_two_ends",
+    find_unreviewed_relations: "candidates_do_not_count",
+    find_misdirected_supersessions: "newer_supersedes_older",
+    find_forgotten_types: "no_decision_is_forgotten",
+    find_forgotten_young: "nothing_young_is_forgotten",
+    find_forgotten_important: "nothing_important_is_forgotten",
+    find_forgotten_relevant: "nothing_relevant_is_forgotten",
+    find_archived_pinned: "nothing_pinned_is_archived",
+    find_unexplained_archives: "every_archive_has_a_reason",
+    find_foreign_evidence: "evidence_points_to_units",
+    find_duplicate_patterns: "one_pattern_per_group",
+    find_unsupported_entries: "every_entry_has_evidence",
+    find_foreign_support: "evidence_is_of_the_project",
+    find_low_priorities: "priority_follows_evidence",
+    find_duplicate_entries: "one_entry_per_source",
+    find_inconsistent_summaries: "every_episode_is_in_its_summary",
+    find_invalid_profiles: "profiles_rest_on_summaries",
+    find_shared_originals: "one_pending_suggestion_per_memory",
+    find_invalid_approvals: "every_approval_made_a_memory",
+    find_unmirrored_rows: "every_row_has_a_memory",
+    find_unexplained_hidden_rows: "every_hidden_row_was_written",
+}

@@ -228,7 +228,7 @@ task_memories = Table(
     Index("task_memories_embedded_content_idx", "content_hash", postgresql_using="hash"),
     Index("task_memories_consolidated_into_id_idx", "consolidated_into_id"),
     Index("task_memories_language_idx", "project_id", "language"),
-    comment="Raw memories that agents wrote; content is immutable.",
+    comment="Raw memories that agents wrote; no run changes their content, and edits are in the ledger.",
 )
 
 consolidated_memories = Table(

@@ -87,18 +87,24 @@ def find_rollback_ids(connection: Connection, first: UUID, last: UUID, *, limit:
     return connection.scalars(text(_FIND_IDS), {"first": first, "last": last, "limit": limit}).all()
 
 
-_IS_UNDO = """
+_FIND_ORIGIN = """
     WITH RECURSIVE undone AS (
-        SELECT reverts_change_id AS id FROM consolidation.consolidation_changes WHERE seq = :seq
+        SELECT job_id, reverts_change_id AS id, 0 AS turns
+        FROM consolidation.consolidation_changes WHERE seq = :seq
         UNION ALL
-        SELECT c.reverts_change_id FROM consolidation.consolidation_changes c JOIN undone ON c.id = undone.id)
-    SELECT count(id) % 2 = 1 FROM undone
+        SELECT c.job_id, c.reverts_change_id, u.turns + 1
+        FROM consolidation.consolidation_changes c JOIN undone u ON c.id = u.id)
+    SELECT turns % 2 = 1 AS is_undo, job_id FROM undone ORDER BY turns DESC LIMIT 1
 """
 
 
-def is_undo(connection: Connection, seq: int) -> bool:
-    """Return True if the change undid one that was in effect, so that to undo it redoes something."""
-    return bool(connection.execute(text(_IS_UNDO), {"seq": seq}).scalar_one())
+def find_origin(connection: Connection, seq: int) -> Row[Any]:
+    """Return where a change comes from, if it undid or redid another one.
+
+    ``is_undo``: True if it undid one that was in effect, so that to undo it redoes something. ``job_id``: the job that
+    made the first change; None if it was made by hand.
+    """
+    return connection.execute(text(_FIND_ORIGIN), {"seq": seq}).one()
 
 
 # SQL that is true if the change `c` was undone: the chain of changes that undo and redo it is of odd length.

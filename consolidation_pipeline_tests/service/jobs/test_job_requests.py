@@ -20,7 +20,7 @@ from consolidation_pipeline.service.jobs.job_requests import (
     CancelledJob,
     RequestedJob,
     cancel_job,
-    is_pending,
+    explain_taken,
     list_pending_jobs,
     list_unlaunched_jobs,
     request_job,
@@ -159,8 +159,8 @@ def test_pending_jobs_are_listed_oldest_first(pipeline: Pipeline) -> None:
     assert [(one.project, one.job_id, one.job) for one in list_pending_jobs(pipeline.engine)] == [
         (one.project, one.job_id, "decay") for one in requested[:2]
     ]
-    assert is_pending(pipeline.engine, requested[2].job_id)
-    assert not is_pending(pipeline.engine, uuid4())
+    assert explain_taken(pipeline.engine, requested[2].job_id) is None
+    assert explain_taken(pipeline.engine, unknown := uuid4()) == f"job {unknown} was deleted"
 
 
 def test_request_is_unlaunched_until_run_or_lock(pipeline: Pipeline) -> None:

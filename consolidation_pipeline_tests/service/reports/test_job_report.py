@@ -75,9 +75,18 @@ def test_one_changed_fact_is_one_changed_line(pipeline: Pipeline, job: UUID) -> 
     assert changed == ['-   "t_promote": 0.85,', '+   "t_promote": 0.9,']
 
 
+def test_page_has_the_words_of_a_run(pipeline: Pipeline, job: UUID) -> None:
+    page = make_document(pipeline.engine, job, "html")
+    operations = load_report(pipeline.engine, job)["changes"]["groups_by_operation"]
+    for operation, word in {"merge": "merged", "archive": "archived"}.items():
+        assert f"<tr><th>{word}</th><td>{operations[operation]}</td></tr>" in page
+        assert f"<summary><b>{word}</b>" in page
+    assert "report verify" not in page  # it is not signed
+
+
 def test_checks_and_rollbacks_are_told(pipeline: Pipeline, job: UUID) -> None:
     report = load_report(pipeline.engine, job)
-    assert report["checks"]["no lost memories"] == {"holds": True}
+    assert report["checks"]["no_memory_is_abandoned"] == {"holds": True}
     assert len(report["checks"]) > 25
     assert report["changes"]["groups_rolled_back_since"] == 0
     pipeline.roll_back(job)

@@ -53,7 +53,7 @@ def sample_report() -> dict[str, Any]:
         "cost": {"usd": 0.1, "tokens": 1, "calls": 1, "from_cache": 0},
         "phases": {"clusters": {"status": "completed"}},
         "notices": {},
-        "checks": {"no lost memories": {"holds": True}},
+        "checks": {"no_memory_is_abandoned": {"holds": True}},
         "memory_tests": {"a test": {"kind": "must_find", "passes": False, "failure": "not found"}},
         "run": {
             "job_id": "j",

@@ -110,6 +110,8 @@ def test_plan_refuses_what_the_run_refuses(pipeline: Pipeline) -> None:
     [refused] = done.clusters.refused
     assert set(planned.texts) == set(refused.memories)
     assert (planned.query, planned.above) == (refused.query, refused.above)
+    assert planned.query in planned.texts
+    assert planned.above_text is not None
     assert (planned.place_before, planned.place_after) == (refused.before, refused.after)
     assert made.count_totals()["merges_refused_by_recall"] == 1
     assert len(made.merges) == done.merging.created == len(LESSONS)

@@ -272,6 +272,7 @@ def test_healthy_project_violates_no_invariant(
 
 def test_every_invariant_has_test_violation() -> None:
     assert {name for name, _, _ in VIOLATIONS} == FINDERS.keys()
+    assert {find.__name__ for find in invariants.CHECK_NAMES} == FINDERS.keys()
 
 
 @pytest.mark.parametrize(("name", "statement", "expected"), VIOLATIONS)

@@ -22,8 +22,8 @@ from consolidation_pipeline.store.ledger.ledger_reader import (
     LedgerFilter,
     RollbackTarget,
     count_changes,
+    find_origin,
     find_rollback_target,
-    is_undo,
     list_changes,
     list_dependents,
     list_groups,
@@ -161,7 +161,7 @@ def test_rollback_keeps_kind_of_its_target(history: History) -> None:
         for is_redo in (False, True, False, True):
             scope = history.find_target(target)
             assert scope.kind == kind
-            assert is_undo(history.connection, scope.changes[0]) == is_redo
+            assert find_origin(history.connection, scope.changes[0]) == (is_redo, job)
             target = history.roll_back(target)
 
 

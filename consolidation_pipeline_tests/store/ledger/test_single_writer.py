@@ -359,7 +359,7 @@ class StoreArguments:
             "run_reads": {"reads": self.read_matches()},
             "run_both": {"nearest": self.read_near(), "matches": self.read_matches()},
             "forget_compared_sources": {"merged_ids": [pattern.id for pattern in patterns]},
-            "is_undo": {"seq": 1},
+            "find_origin": {"seq": 1},
             "get_key": {"key_id": uuid4()},
             "load_usefulness": {"query": (MODEL, unit_vector(1))},
             "load_query_facts": {"query": "merged", "own": "english"},
