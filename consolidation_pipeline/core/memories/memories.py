@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b, sha256
 from uuid import UUID, uuid5
 
@@ -26,6 +26,9 @@ MEMORY_TYPES: tuple[str, ...] = (
 
 # Kind of memory -> its level of abstraction.
 LEVELS: Mapping[str, int] = {"raw": 0, "merged": 1, "pattern": 2, "summary": 2, "principle": 3, "procedural": 3}
+
+# Memories that were learned later than this from now have a wrong date; clocks and time zones differ by less.
+MAX_TIME_AHEAD = timedelta(days=1)
 
 # Changing this would give every stored row a new id.
 ID_NAMESPACE = UUID("f74a8103-de6f-46c0-bf63-0821c59df703")
