@@ -39,6 +39,7 @@ that you used, and memory_feedback for a memory that misled you; edit_memory and
 wrote. plan_consolidation, run_consolidation and rollback_consolidation maintain the memories: a run merges memories
 that say the same and hides the originals. It deletes nothing and can be undone.
 """
+_UNEXPECTED_MESSAGE = "internal: an unexpected error; the server's log has details"
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,14 @@ class ToolServer(MCPServer[ServerContext]):
             for spec in TOOLS
             if spec not in allowed
         }
+        tools = [spec.build() for spec in allowed]
+        self._arguments: dict[str, list[str]] = {tool.name: list(tool.parameters["properties"]) for tool in tools}
         super().__init__(
             "consolidation",
             title="Consolidated memories",
             instructions=_INSTRUCTIONS.strip(),
             version=version("consolidation-pipeline"),
-            tools=[spec.build() for spec in allowed],
+            tools=tools,
             lifespan=lifespan,
             log_level="WARNING",
             subscriptions=False,
@@ -165,12 +168,14 @@ class ToolServer(MCPServer[ServerContext]):
         """
         if name in self._forbidden:
             raise ToolError(self._forbidden[name])
+        if name not in self._arguments:
+            raise ToolError(f"not_found: there is no tool {name!r}; tools: {', '.join(self._arguments)}")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             message = _describe_error(error)
             if message is None:
-                raise
+                raise UnexpectedToolError(_UNEXPECTED_MESSAGE) from error.__cause__
             raise ToolError(message) from error.__cause__
 
 
