@@ -38,6 +38,17 @@ def test_add_list_show_and_edit_a_memory(cli: Cli) -> None:
     assert cli("memories", "show", id_, "--json").json["content"] == "The marmot tunnel floods in May."
 
 
+def test_edit_command_empties_optional_fields_alone(cli: Cli) -> None:
+    added = cli("add", "notes", "The lynx sleeps by day.", "--goal", "Safety", "--tag", "a", "--file", "lynx.md")
+    id_ = added.out.removeprefix("added: ").strip()
+    assert cli("memories", "edit", id_, "--goal", "", "--tag", "", "--file", "").out.startswith("changed: goal, tags, ")
+    shown = cli("memories", "show", id_, "--json").json
+    assert (shown["goal"], shown["tags"], shown["files"]) == (None, [], [])
+    for option, name in (("--content", "content"), ("--type", "memory_type")):
+        refused = cli("memories", "edit", id_, option, "")
+        assert refused.err == f"error: {name} is '': expected a value: this field cannot be emptied\n"
+
+
 def test_add_refuses_wrong_values(cli: Cli) -> None:
     for arguments, message in (
         (("notes", "x", "--type", "poem"), "memory_type is 'poem'"),
