@@ -27,12 +27,14 @@ def read_settings() -> Settings:
     """Return the settings from the environment. Raise UsageError, which names the wrong variable."""
     from pydantic import ValidationError
 
+    from consolidation_pipeline.core.invalid_values import explain_errors
     from consolidation_pipeline.settings import Settings
 
     try:
         return Settings()
     except ValidationError as error:
-        wrong = "; ".join(f"CONSOLIDATION_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        explained = explain_errors(error.errors())
+        wrong = "; ".join(f"CONSOLIDATION_{name.upper()}: {problem}" for name, problem in explained.items())
         raise UsageError(f"the environment is wrong: {wrong}") from None
 
 

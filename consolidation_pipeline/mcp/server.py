@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -26,6 +26,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from consolidation_pipeline.core.invalid_values import describe_errors
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
 from consolidation_pipeline.mcp import consolidation_tools, memory_tools, read_tools, source_tools, write_tools
 from consolidation_pipeline.mcp.tool_context import ServerContext
@@ -173,7 +174,7 @@ class ToolServer(MCPServer[ServerContext]):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            message = _describe_error(error)
+            message = _describe_error(error, self._arguments[name])
             if message is None:
                 raise UnexpectedToolError(_UNEXPECTED_MESSAGE) from error.__cause__
             raise ToolError(message) from error.__cause__
@@ -190,12 +191,11 @@ def _answer_unreadable(error: Exception) -> JSONRPCError | None:
     return JSONRPCError(jsonrpc="2.0", id=None, error=told)
 
 
-def _describe_error(failure: ToolError) -> str | None:
-    """Return an error of a known kind as ``kind: message``, None for any other."""
+def _describe_error(failure: ToolError, known: Collection[str]) -> str | None:
+    """Return an error of a known kind as ``kind: message``, None for any other. ``known``: arguments of the tool."""
     error = failure.__cause__
     if isinstance(error, ValidationError) and not isinstance(failure, UnexpectedToolError):
-        details = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
-        return f"invalid_arguments: {'; '.join(details)}"
+        return f"invalid_arguments: {describe_errors(error.errors(), known)}"
     if isinstance(error, ToolError):
         return str(error)
     if not isinstance(error, ConsolidationError):

@@ -28,7 +28,7 @@ def test_add_list_show_and_edit_a_memory(cli: Cli) -> None:
     listed = cli("memories", "list", "notes", "--text", "MARMOT", "--json").json
     assert [(row["id"], row["tags"], row["status"]) for row in listed["memories"]] == [(id_, ["a", "b"], "active")]
     assert id_ in cli("memories", "list", "notes", "--text", "marmot").out
-    assert "less than or equal to 1000" in cli("memories", "list", "notes", "--limit", "1001").err
+    assert "expected a number <= 1000, not '1001'" in cli("memories", "list", "notes", "--limit", "1001").err
     done = cli("memories", "edit", id_, "--content", "The marmot tunnel floods in June.", "--goal", "Safety")
     assert done.out.startswith("changed: content, goal\n")
     shown = cli("memories", "show", id_, "--json").json

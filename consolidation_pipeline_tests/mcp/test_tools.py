@@ -162,7 +162,11 @@ def test_tools_hide_rows_of_foreign_projects(
     ("tool", "arguments", "message"),
     [
         ("search_consolidated_memories", {"query": "x", "limit": 0}, "invalid_arguments: limit: "),
-        ("search_consolidated_memories", {"query": "x", "level": [2]}, "invalid_arguments: level: Extra inputs"),
+        (
+            "search_consolidated_memories",
+            {"query": "x", "level": [2]},
+            "invalid_arguments: level: unknown field; known are as_of, ",
+        ),
         (
             "search_consolidated_memories",
             {"query": "x", "levels": [7]},
@@ -172,13 +176,23 @@ def test_tools_hide_rows_of_foreign_projects(
         ("search_consolidated_memories", {"query": "x", "min_match": 2}, "invalid_arguments: min_match: "),
         ("search_consolidated_memories", {"query": "x", "since": "soon"}, "invalid_arguments: since: "),
         ("get_consolidated_context", {"task": "x", "token_budget": 0}, "invalid_arguments: token_budget: "),
-        ("trace_memory_lineage", {"memory_id": "x"}, "invalid_arguments: memory_id: "),
+        (
+            "trace_memory_lineage",
+            {"memory_id": "x"},
+            "usage: 'x' is not the id of a memory: give the id or its first 8 ",
+        ),
+        ("report_used_memories", {"ids": ["x"]}, "usage: 'x' is not the id of a memory: give the id or its first 8 "),
+        ("rollback_consolidation", {"target": "x"}, "invalid_arguments: target: expected an id (UUID), not 'x'"),
         ("trace_memory_lineage", {"memory_id": str(uuid4()), "depth": 99}, "invalid_arguments: depth: "),
         ("add_memory", {"content": " "}, "invalid_memory: "),
         ("add_memory", {"content": "x\0y"}, "invalid_memory: "),
         ("add_memory", {"content": "x" * 100_001}, "invalid_memory: "),
         ("add_memory", {"content": "x", "memory_type": "rock"}, "invalid_memory: "),
-        ("add_memory", {"content": "x", "importance": 2}, "invalid_arguments: importance: "),
+        (
+            "add_memory",
+            {"content": "x", "importance": 2},
+            "invalid_arguments: importance: expected a number <= 1.0, not 2",
+        ),
         ("memory_feedback", {"memory_id": str(uuid4())}, "usage: "),
         ("run_consolidation", {"phases": ["dreaming"]}, "invalid_scope: phase dreaming does not exist"),
         ("rollback_consolidation", {"target": str(uuid4())}, "not_found: "),

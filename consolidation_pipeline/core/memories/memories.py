@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b, sha256
 from uuid import UUID, uuid5
 
+from consolidation_pipeline.core.invalid_values import shorten_value
 from consolidation_pipeline.errors import InvalidMemoryError
 
 MEMORY_TYPES: tuple[str, ...] = (
@@ -156,5 +157,4 @@ def _derive_uuid(*parts: object) -> UUID:
 
 def invalid_field(key: str, value: object, expected: str) -> InvalidMemoryError:
     """Return an error that names the field, its shortened value and what is expected."""
-    shown = repr(value)
-    return InvalidMemoryError(f"{key} is {shown if len(shown) <= 80 else shown[:77] + '...'}: expected {expected}")
+    return InvalidMemoryError(f"{key} is {shorten_value(value)}: expected {expected}")
