@@ -58,6 +58,14 @@ def find_ids(engine: Engine, references: Sequence[str]) -> list[UUID]:
     return [find_id(engine, reference) for reference in references]
 
 
+def check_texts(**given: str | None) -> None:
+    """Raise InvalidMemoryError if a text is no valid Unicode: the bytes of the argument are no UTF-8."""
+    from consolidation_pipeline.core.memories.row_fields import check_characters
+
+    for name, text in given.items():
+        check_characters(name, text or "")
+
+
 def get_actor() -> str:
     """Return the name that the ledger records for changes of the command line."""
     try:

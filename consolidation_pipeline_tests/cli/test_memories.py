@@ -38,6 +38,12 @@ def test_add_list_show_and_edit_a_memory(cli: Cli) -> None:
     assert cli("memories", "show", id_, "--json").json["content"] == "The marmot tunnel floods in May."
 
 
+def test_list_refuses_filters_that_are_no_utf8(cli: Cli) -> None:
+    for option, name in (("--text", "text"), ("--user", "user_id"), ("--session", "session_id")):
+        answer = cli("memories", "list", "notes", option, "caf\udcff")
+        assert (answer.code, f"{name} is 'caf\\udcff': expected valid Unicode" in answer.err) == (2, True)
+
+
 def test_edit_command_empties_optional_fields_alone(cli: Cli) -> None:
     added = cli("add", "notes", "The lynx sleeps by day.", "--goal", "Safety", "--tag", "a", "--file", "lynx.md")
     id_ = added.out.removeprefix("added: ").strip()

@@ -63,6 +63,8 @@ def test_invalid_search_is_usage_error(cli: Cli) -> None:
         (("notes", "x", "--min-match", "1.5"), "'--min-match': expected a number <= 1.0, not '1.5'"),
         (("notes", "x" * 10_001), "10,000 are allowed"),
         (("notes", " "), "QUERY is ' ': give words to search for"),
+        (("notes", "caf\udcff"), "query is 'caf\\udcff': expected valid Unicode"),
+        (("notes", "x", "--scope", "caf\udcff"), "scope is 'caf\\udcff': expected valid Unicode"),
     ):
         answer = cli("search", *arguments)
         assert (answer.code, message in answer.err) == (2, True), answer

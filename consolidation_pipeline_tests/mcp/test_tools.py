@@ -193,6 +193,7 @@ def test_tools_hide_rows_of_foreign_projects(
             {"content": "x", "importance": 2},
             "invalid_arguments: importance: expected a number <= 1.0, not 2",
         ),
+        ("list_memories", {"text": "x\0y"}, "invalid_memory: text is 'x\\x00y': expected text without NUL bytes"),
         ("memory_feedback", {"memory_id": str(uuid4())}, "usage: "),
         ("run_consolidation", {"phases": ["dreaming"]}, "invalid_scope: phase dreaming does not exist"),
         ("rollback_consolidation", {"target": str(uuid4())}, "not_found: "),
