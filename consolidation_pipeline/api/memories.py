@@ -25,6 +25,7 @@ from consolidation_pipeline.api.models.memories import (
     UsesRequest,
 )
 from consolidation_pipeline.api.problems import declare_problems
+from consolidation_pipeline.core.invalid_values import describe_errors
 from consolidation_pipeline.errors import InvalidMemoryError
 from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
 from consolidation_pipeline.service.intake.memory_uses import report_used
@@ -113,8 +114,7 @@ def _validate_rows(given: list[dict[str, Any]]) -> tuple[dict[int, dict[str, Any
         try:
             rows[at] = MemoryRow.model_validate(row).to_row()
         except ValidationError as error:
-            details = error.errors(include_url=False, include_input=False, include_context=False)
-            errors[at] = "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in details)
+            errors[at] = describe_errors(error.errors(), MemoryRow.model_fields)
     return rows, errors
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from consolidation_pipeline import errors
+from consolidation_pipeline.core.invalid_values import explain_errors
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -192,14 +194,22 @@ def respond_to_http_error(request: Request, error: Exception) -> Response:
 
 
 def _respond_to_invalid(request: Request, error: Exception) -> Response:
-    """List the invalid fields without their values, which may be large or secret."""
+    """List the invalid fields, and the known ones where one is unknown."""
     assert isinstance(error, RequestValidationError)
-    found = error.errors()[:_MAX_LISTED_ERRORS]
-    invalid = [
-        {"where": ".".join(map(str, one["loc"]))[:_MAX_MESSAGE_CHARS], "message": str(one["msg"])} for one in found
-    ]
+    explained = explain_errors(error.errors()[:_MAX_LISTED_ERRORS], _list_body_fields(request.scope["route"]))
+    invalid = [{"where": path[:_MAX_MESSAGE_CHARS], "message": problem} for path, problem in explained.items()]
     message = "; ".join(f"{one['where']}: {one['message']}" for one in invalid)
     return build_problem(request, 422, message, errors=invalid)
+
+
+def _list_body_fields(route: APIRoute) -> list[str]:
+    """Return the names of the fields of a route's body."""
+    if route.body_field is None:
+        return []
+    given = route.body_field.field_info.annotation
+    # A body that may be left out is a union with None.
+    model = next(kind for kind in (given, *get_args(given)) if hasattr(kind, "model_fields"))
+    return list(model.model_fields)
 
 
 def add_error_handlers(app: FastAPI) -> None:

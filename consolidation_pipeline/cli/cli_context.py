@@ -27,12 +27,14 @@ def read_settings() -> Settings:
     """Return the settings from the environment. Raise UsageError, which names the wrong variable."""
     from pydantic import ValidationError
 
+    from consolidation_pipeline.core.invalid_values import explain_errors
     from consolidation_pipeline.settings import Settings
 
     try:
         return Settings()
     except ValidationError as error:
-        wrong = "; ".join(f"CONSOLIDATION_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        explained = explain_errors(error.errors())
+        wrong = "; ".join(f"CONSOLIDATION_{name.upper()}: {problem}" for name, problem in explained.items())
         raise UsageError(f"the environment is wrong: {wrong}") from None
 
 
@@ -54,6 +56,14 @@ def find_id(engine: Engine, reference: str) -> UUID:
 def find_ids(engine: Engine, references: Sequence[str]) -> list[UUID]:
     """Return the ids of memories; see ``find_id``."""
     return [find_id(engine, reference) for reference in references]
+
+
+def check_texts(**given: str | None) -> None:
+    """Raise InvalidMemoryError if a text is no valid Unicode: the bytes of the argument are no UTF-8."""
+    from consolidation_pipeline.core.memories.row_fields import check_characters
+
+    for name, text in given.items():
+        check_characters(name, text or "")
 
 
 def get_actor() -> str:

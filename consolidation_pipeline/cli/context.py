@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import AS_OF_HELP, SCOPE_HELP, Project, open_store
+from consolidation_pipeline.cli.cli_context import AS_OF_HELP, SCOPE_HELP, Project, check_texts, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note
 
 
@@ -27,6 +27,7 @@ def context(
     from consolidation_pipeline.service.search.context import build_context, to_document
     from consolidation_pipeline.service.search.typed_scopes import resolve_scope
 
+    check_texts(task=task, scope=scope)
     engine, settings = open_store()
     when, key = parse_as_of(as_of), resolve_scope(engine, project, scope)
     found = build_context(engine, project, task, settings=settings, token_budget=tokens, scope=key, as_of=when)

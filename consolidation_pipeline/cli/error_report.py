@@ -7,6 +7,7 @@ import sys
 import typer
 
 from consolidation_pipeline.cli.output import print_json
+from consolidation_pipeline.core.invalid_values import describe_errors
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
 
 FAILED = 1
@@ -47,7 +48,7 @@ def describe_error(error: Exception) -> str:
 def error_message(error: Exception) -> str:
     """Return the message; of an unexpected error its first line and a hint."""
     if isinstance(error, typer.TyperException):
-        return error.format_message()
+        return _translate(error).format_message()
     if isinstance(error, ConsolidationError):
         return str(error)
     if isinstance(error, typer.Abort):
@@ -55,3 +56,12 @@ def error_message(error: Exception) -> str:
     first = next(iter(str(error).splitlines()), "")
     hint = "--debug shows the traceback; `consolidation doctor` checks the set-up"
     return f"unexpected {type(error).__name__}: {first} ({hint})"
+
+
+def _translate(error: typer.TyperException) -> typer.TyperException:
+    """Return an error of typer in which pydantic's words are ours."""
+    from pydantic import ValidationError
+
+    if isinstance(error.__cause__, ValidationError):
+        error.message = describe_errors(error.__cause__.errors()[:1])
+    return error

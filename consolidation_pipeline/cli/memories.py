@@ -180,7 +180,7 @@ def edit(
 
     text = None if content is None else _read_content(content)
     fields = _collect_fields(text, type_, goal, result, lessons_learned, tag, file, success, importance)
-    given = {name: _empty(value) for name, value in fields.items() if value is not None}
+    given = {name: value for name, value in fields.items() if value is not None}
     engine, settings = open_store()
     memory_id = find_id(engine, id_)
     done = edit_memory(engine, memory_id, given, changed_by=get_actor(), reason=reason, version=version)
@@ -246,13 +246,6 @@ def _read_content(content: str) -> str:
         return typer.get_text_stream("stdin", encoding="utf-8").read().strip()
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input is not UTF-8: {error}") from None
-
-
-def _empty(value: Any) -> Any:
-    """Return None for an empty text, which empties its field."""
-    if isinstance(value, list):
-        return [one for one in value if one]
-    return None if value == "" else value
 
 
 def _describe_derived(derived: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import AS_OF_HELP, SCOPE_HELP, Project, open_store
+from consolidation_pipeline.cli.cli_context import AS_OF_HELP, SCOPE_HELP, Project, check_texts, open_store
 from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, print_note, shorten
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
@@ -58,6 +58,7 @@ def search(
 
     if not query.strip():
         raise UsageError(f"QUERY is {query!r}: give words to search for")
+    check_texts(query=query, scope=scope)
     engine, settings = open_store()
     search_query = SearchQuery(
         query,

@@ -18,6 +18,7 @@ from consolidation_pipeline.connect.folder_config import FOLDER
 from consolidation_pipeline.connect.mapping import Field as StoreField
 from consolidation_pipeline.connect.mapping import TableMapping, Vector
 from consolidation_pipeline.connect.store import StoreConfig
+from consolidation_pipeline.core.invalid_values import explain_errors
 from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
 from consolidation_pipeline.scopes import COLUMNS
 
@@ -136,10 +137,10 @@ def read_config(values: Mapping[str, Any]) -> SourceConfig:
         config = SourceConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
+        [(field, problem)] = explain_errors([first], SourceConfig.model_fields).items()
         if first["type"] == "extra_forbidden" and field in _FOLDER_ONLY:
             raise UsageError(f"{field} does not apply to {values.get('kind')}: give it with the kind folder") from error
-        raise UsageError(f"{field} of the source: {first['msg']}") from error
+        raise UsageError(f"{field} of the source: {problem}") from error
     if config.kind not in KINDS:
         raise UsageError(f"there is no kind of store {config.kind!r}; kinds: {', '.join((*KINDS, FOLDER))}")
     _check_variable(config.url_env)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from threading import Semaphore
 
 from anyio.to_thread import run_sync
@@ -15,10 +16,10 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consolidation_pipeline.mcp.run_backends import QueuedRunBackend
-from consolidation_pipeline.mcp.server import ToolServer
+from consolidation_pipeline.mcp.server import ToolServer, answer_unreadable
 from consolidation_pipeline.mcp.tool_context import PRINCIPAL_KEY, ServerContext
 from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Authenticate, Principal
 from consolidation_pipeline.settings import Settings
@@ -91,7 +92,26 @@ class McpApp:
         if method != "POST":
             # GET would open a stream that stays empty; DELETE would end a session, and there are none.
             return _build_problem(405, "method_not_allowed", "only POST is allowed here", Allow="POST")
-        return self._managers[principal.role].handle_request
+        return partial(self._handle_message, self._managers[principal.role].handle_request)
+
+    async def _handle_message(self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a message to the library, unless it cannot be read: the answer of the library has no id."""
+        parts, body, is_open = list[Message](), b"", True
+        while is_open and len(body) <= self._settings.api_max_body:
+            parts.append(await receive())
+            body += parts[-1].get("body", b"")
+            is_open = parts[-1].get("more_body", False)
+        answer = answer_unreadable(body) if len(body) <= self._settings.api_max_body else None
+        if answer is not None:
+            content = answer.model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(content, 400, media_type="application/json")(scope, receive, send)
+            return
+        again = iter(parts)
+
+        async def receive_again() -> Message:
+            return next(again, None) or await receive()
+
+        await handle(scope, receive_again, send)
 
     def _authenticate_secret(self, secret: str) -> Principal | None:
         if self._settings.api_auth == "off":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
-from anyio import create_memory_object_stream, create_task_group
+from anyio import AsyncFile, open_file
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
@@ -23,10 +25,13 @@ from mcp.types import (
     InputRequiredResult,
     JSONRPCError,
     ToolAnnotations,
+    jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
 
-from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
+from consolidation_pipeline.core.invalid_values import describe_errors
+from consolidation_pipeline.core.memories.row_fields import check_storable
+from consolidation_pipeline.errors import ConflictError, ConsolidationError, InvalidMemoryError, error_kind
 from consolidation_pipeline.mcp import consolidation_tools, memory_tools, read_tools, source_tools, write_tools
 from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import ROLES
@@ -39,6 +44,7 @@ that you used, and memory_feedback for a memory that misled you; edit_memory and
 wrote. plan_consolidation, run_consolidation and rollback_consolidation maintain the memories: a run merges memories
 that say the same and hides the originals. It deletes nothing and can be undone.
 """
+_UNEXPECTED_MESSAGE = "internal: an unexpected error; the server's log has details"
 
 
 @dataclass(frozen=True)
@@ -124,12 +130,14 @@ class ToolServer(MCPServer[ServerContext]):
             for spec in TOOLS
             if spec not in allowed
         }
+        tools = [spec.build() for spec in allowed]
+        self._arguments: dict[str, list[str]] = {tool.name: list(tool.parameters["properties"]) for tool in tools}
         super().__init__(
             "consolidation",
             title="Consolidated memories",
             instructions=_INSTRUCTIONS.strip(),
             version=version("consolidation-pipeline"),
-            tools=[spec.build() for spec in allowed],
+            tools=tools,
             lifespan=lifespan,
             log_level="WARNING",
             subscriptions=False,
@@ -137,22 +145,20 @@ class ToolServer(MCPServer[ServerContext]):
 
     async def run_stdio_async(self) -> None:
         """Serve standard input and output. Lines that are no messages are answered; the library drops them."""
-        async with stdio_server() as (lines, answers), create_task_group() as tasks:
-            forward, messages = create_memory_object_stream[SessionMessage | Exception](0)
 
-            async def answer_unreadable() -> None:
-                async with forward:
-                    async for line in lines:
-                        answer = _answer_unreadable(line) if isinstance(line, Exception) else None
-                        if answer is not None:
-                            await answers.send(SessionMessage(answer))
-                        elif isinstance(line, SessionMessage):
-                            await forward.send(line)
+        async def read_messages() -> AsyncIterator[str]:
+            async for line in await _take_standard_input():
+                if not line.strip():
+                    continue
+                answer = answer_unreadable(line)
+                if answer is None:
+                    yield line.decode()
+                else:
+                    await answers.send(SessionMessage(answer))
 
-            tasks.start_soon(answer_unreadable)
+        async with stdio_server(cast("AsyncFile[str]", read_messages())) as (messages, answers):
             server = self._lowlevel_server
             await server.run(messages, answers, server.create_initialization_options())
-            tasks.cancel_scope.cancel()
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[ServerContext, Any] | None = None
@@ -165,32 +171,62 @@ class ToolServer(MCPServer[ServerContext]):
         """
         if name in self._forbidden:
             raise ToolError(self._forbidden[name])
+        if name not in self._arguments:
+            raise ToolError(f"not_found: there is no tool {name!r}; tools: {', '.join(self._arguments)}")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            message = _describe_error(error)
+            message = _describe_error(error, self._arguments[name])
             if message is None:
-                raise
+                raise UnexpectedToolError(_UNEXPECTED_MESSAGE) from error.__cause__
             raise ToolError(message) from error.__cause__
 
 
-def _answer_unreadable(error: Exception) -> JSONRPCError | None:
-    """Return the answer to a line that cannot be read as a message; None to a blank one."""
-    (first, *_) = error.errors() if isinstance(error, ValidationError) else [{"type": "", "input": str(error)}]
-    if not str(first["input"]).strip():
+async def _take_standard_input() -> AsyncFile[bytes]:
+    """Return the lines of standard input, which child processes find empty, as the library does.
+
+    The library replaces bytes that are no UTF-8: another text would be stored.
+    """
+    lines = await open_file(os.dup(0), "rb", closefd=False)  # a thread may read until the process ends
+    with open(os.devnull, "rb") as empty:
+        os.dup2(empty.fileno(), 0)
+    return lines
+
+
+def answer_unreadable(data: bytes) -> JSONRPCError | None:
+    """Return the answer to data that are no message, with the id of the request if it can be read; None to a message.
+
+    Its texts must be valid Unicode: neither other bytes than UTF-8 nor half of a surrogate pair can be stored.
+    """
+    try:
+        jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValidationError:
+        pass
+    else:
         return None
-    told = ErrorData(code=INVALID_REQUEST, message="the line is no JSON-RPC message")
-    if first["type"] == "json_invalid":
-        told = ErrorData(code=PARSE_ERROR, message="the line is no JSON")
-    return JSONRPCError(jsonrpc="2.0", id=None, error=told)
+    code, problem, id_ = INVALID_REQUEST, "this is no JSON-RPC message", None
+    try:
+        message = json.loads(data.decode("utf-8", "surrogateescape"))
+        # An answer has the id of a request of the server.
+        if isinstance(message, dict) and not {"result", "error"} & message.keys():
+            check_storable("id", message.get("id"))
+            id_ = message.get("id")
+        check_storable("message", message)
+    except InvalidMemoryError as error:
+        problem = str(error)
+    except RecursionError:
+        problem = "this is nested too deeply"
+    except ValueError:
+        code, problem = PARSE_ERROR, "this is no JSON"
+    known = id_ if type(id_) in (int, str) else None
+    return JSONRPCError(jsonrpc="2.0", id=known, error=ErrorData(code=code, message=problem))
 
 
-def _describe_error(failure: ToolError) -> str | None:
-    """Return an error of a known kind as ``kind: message``, None for any other."""
+def _describe_error(failure: ToolError, known: Collection[str]) -> str | None:
+    """Return an error of a known kind as ``kind: message``, None for any other. ``known``: arguments of the tool."""
     error = failure.__cause__
     if isinstance(error, ValidationError) and not isinstance(failure, UnexpectedToolError):
-        details = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
-        return f"invalid_arguments: {'; '.join(details)}"
+        return f"invalid_arguments: {describe_errors(error.errors(), known)}"
     if isinstance(error, ToolError):
         return str(error)
     if not isinstance(error, ConsolidationError):

@@ -46,7 +46,8 @@ def read_source_diff(
     found = caller.find_project(project)
     known = [one.name for one in list_connected(caller.engine, found.id)]
     if source not in known:
-        raise NotFoundError(f"there is no source {source!r} in project {found.slug}; sources: {', '.join(known)}")
+        listed = ", ".join(known) or "none"
+        raise NotFoundError(f"there is no source {source!r} in project {found.slug}; sources: {listed}")
     planned = plan_writes(caller.engine, source, quiet_seconds=0)
     restores = plan_restores(caller.engine, source)[:limit]
     diff = {"source": source, "total": len(planned), "groups": planned[:limit], "restores": restores}

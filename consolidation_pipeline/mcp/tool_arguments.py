@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
+from pydantic.config import JsonDict
 
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 
@@ -57,18 +58,18 @@ MemoryType = Annotated[
         json_schema_extra={"enum": list(MEMORY_TYPES)},
     ),
 ]
-# Whole, or as a context tells it.
-_ID_PATTERN = r"^[0-9A-Fa-f-]{8,36}$"
+# Whole, or as a context tells it. Only for clients: the service rejects others, and says what is right.
+_ID_PATTERN: JsonDict = {"pattern": r"^[0-9A-Fa-f-]{8,36}$"}
 MemoryId = Annotated[
     str,
     Field(
         description="Id of a memory or playbook entry, as a search or context returned it, or at least its first 8 "
         "digits.",
-        pattern=_ID_PATTERN,
+        json_schema_extra=_ID_PATTERN,
     ),
 ]
 MemoryIds = Annotated[
-    list[Annotated[str, Field(pattern=_ID_PATTERN)]],
+    list[Annotated[str, Field(json_schema_extra=_ID_PATTERN)]],
     Field(
         description="Ids of memories and playbook entries from search or context, or at least their first 8 digits.",
         min_length=1,

@@ -162,6 +162,23 @@ def test_every_route_refuses_unknown_query_parameters(api: ApiContext, client: T
     assert api.table_checksums() == before
 
 
+def test_every_route_refuses_unknown_body_fields(
+    routes_with_body: list[Route], api: ApiContext, client: TestClient
+) -> None:
+    before = api.table_checksums()
+    for route in routes_with_body:
+        sent = {**route.body, "surplus": "x"}
+        answer = route.send(client, path_parameters(api), body=sent)
+        assert answer.status_code == 422, str(route)
+        if answer.json()["error"] == "invalid_option":  # the body has the options themselves
+            assert answer.json()["message"].startswith("surplus is not an option; the options are merge, "), str(route)
+            continue
+        problem, _, known = answer.json()["message"].partition("; known are ")
+        assert problem == "body.surplus: unknown field", str(route)
+        assert set(route.body) <= set(known.split(", ")), str(route)
+    assert api.table_checksums() == before
+
+
 def test_memory_of_100_000_characters_is_stored_whole(client: TestClient) -> None:
     long = "Grüße aus dem Maschinenraum 🚀. " * 4000
     text = long[:MAX_TEXT_CHARS]

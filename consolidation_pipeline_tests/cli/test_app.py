@@ -277,7 +277,7 @@ def test_invalid_variable_is_named(command: Cli, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CONSOLIDATION_API_PORT", "many")
     answer = command("metrics", "p")
     assert answer.code == 2
-    assert "CONSOLIDATION_API_PORT" in answer.err
+    assert "CONSOLIDATION_API_PORT: expected a whole number, not 'many'" in answer.err
 
 
 def test_unreachable_database_is_one_line_error(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

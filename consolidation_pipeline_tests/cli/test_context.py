@@ -32,3 +32,8 @@ def test_context_json_is_one_object(cli: Cli) -> None:
 def test_context_budget_of_zero_is_usage_error(cli: Cli) -> None:
     answer = cli("context", "notes", "anything", "--tokens", "0")
     assert (answer.code, "token_budget is 0; it must be 1 or more" in answer.err) == (2, True)
+
+
+def test_context_of_a_task_that_is_no_utf8_is_refused(cli: Cli) -> None:
+    answer = cli("context", "notes", "caf\udcff")
+    assert (answer.code, "task is 'caf\\udcff': expected valid Unicode" in answer.err) == (2, True)

@@ -28,7 +28,7 @@ def test_add_list_show_and_edit_a_memory(cli: Cli) -> None:
     listed = cli("memories", "list", "notes", "--text", "MARMOT", "--json").json
     assert [(row["id"], row["tags"], row["status"]) for row in listed["memories"]] == [(id_, ["a", "b"], "active")]
     assert id_ in cli("memories", "list", "notes", "--text", "marmot").out
-    assert "less than or equal to 1000" in cli("memories", "list", "notes", "--limit", "1001").err
+    assert "expected a number <= 1000, not '1001'" in cli("memories", "list", "notes", "--limit", "1001").err
     done = cli("memories", "edit", id_, "--content", "The marmot tunnel floods in June.", "--goal", "Safety")
     assert done.out.startswith("changed: content, goal\n")
     shown = cli("memories", "show", id_, "--json").json
@@ -36,6 +36,23 @@ def test_add_list_show_and_edit_a_memory(cli: Cli) -> None:
     assert "floods in June" in cli("memories", "show", id_).out
     assert cli("rollback", done.out.split()[-1]).code == 0
     assert cli("memories", "show", id_, "--json").json["content"] == "The marmot tunnel floods in May."
+
+
+def test_list_refuses_filters_that_are_no_utf8(cli: Cli) -> None:
+    for option, name in (("--text", "text"), ("--user", "user_id"), ("--session", "session_id")):
+        answer = cli("memories", "list", "notes", option, "caf\udcff")
+        assert (answer.code, f"{name} is 'caf\\udcff': expected valid Unicode" in answer.err) == (2, True)
+
+
+def test_edit_command_empties_optional_fields_alone(cli: Cli) -> None:
+    added = cli("add", "notes", "The lynx sleeps by day.", "--goal", "Safety", "--tag", "a", "--file", "lynx.md")
+    id_ = added.out.removeprefix("added: ").strip()
+    assert cli("memories", "edit", id_, "--goal", "", "--tag", "", "--file", "").out.startswith("changed: goal, tags, ")
+    shown = cli("memories", "show", id_, "--json").json
+    assert (shown["goal"], shown["tags"], shown["files"]) == (None, [], [])
+    for option, name in (("--content", "content"), ("--type", "memory_type")):
+        refused = cli("memories", "edit", id_, option, "")
+        assert refused.err == f"error: {name} is '': expected a value: this field cannot be emptied\n"
 
 
 def test_add_refuses_wrong_values(cli: Cli) -> None:

@@ -59,10 +59,12 @@ def test_invalid_search_is_usage_error(cli: Cli) -> None:
         (("notes", "x", "--level", "7"), "7 is not a level"),
         (("notes", "x", "--type", "rock"), "'rock' is not a memory_type"),
         (("notes", "x", "--since", "soon"), "--since is 'soon'"),
-        (("notes", "x", "--fusion", "sum"), "sum"),
-        (("notes", "x", "--min-match", "1.5"), "'--min-match': Input should be less than or equal to 1"),
+        (("notes", "x", "--fusion", "sum"), "'--fusion': 'sum' is not one of 'default', 'rrf', 'zscore'"),
+        (("notes", "x", "--min-match", "1.5"), "'--min-match': expected a number <= 1.0, not '1.5'"),
         (("notes", "x" * 10_001), "10,000 are allowed"),
         (("notes", " "), "QUERY is ' ': give words to search for"),
+        (("notes", "caf\udcff"), "query is 'caf\\udcff': expected valid Unicode"),
+        (("notes", "x", "--scope", "caf\udcff"), "scope is 'caf\\udcff': expected valid Unicode"),
     ):
         answer = cli("search", *arguments)
         assert (answer.code, message in answer.err) == (2, True), answer

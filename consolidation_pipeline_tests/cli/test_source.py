@@ -244,9 +244,9 @@ def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_pa
     assert answer.code == 2
     assert "is not a plan of `consolidation source diff --out`" in answer.err
     assert cli("source", "write", "shop-mem0", "--plan", str(path), "--all").code == 2
-    assert answer.err.count("format: Input should be 1") == 1
+    assert answer.err.count("format: expected 1, not 2") == 1
     path.write_text("{")
-    assert "diff --out`: Invalid JSON" in cli("source", "write", "shop-mem0", "--plan", str(path)).err
+    assert "diff --out`: it is no JSON" in cli("source", "write", "shop-mem0", "--plan", str(path)).err
     assert "give --gate too" in cli("source", "diff", "shop-mem0", "--copy-url-env", "MEM0_URL").err
     assert "cannot be written" in cli("source", "diff", "shop-mem0", "--out", str(tmp_path)).err
 

@@ -179,7 +179,18 @@ def test_mcp_server_refuses_invalid_requests(pipeline: Pipeline, keys: Keys) -> 
         refused = http.get("/mcp", headers=headers)
         assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
         assert http.post("/mcp", content=b"x" * 1_000_001, headers=headers).status_code == 413
-        assert http.post("/mcp", content=b"x", headers=headers).status_code == 400
+        for content, id_, problem in (
+            (b"x", None, "this is no JSON"),
+            (b'{"id": 7, "method": "tools/call", "params": "x"}', 7, "this is no JSON-RPC message"),
+            (
+                b'{"jsonrpc": "2.0", "id": 8, "method": "\xff"}',
+                8,
+                "message.method is '\\udcff': expected valid Unicode",
+            ),
+        ):
+            unreadable = http.post("/mcp", content=content, headers=headers)
+            assert (unreadable.status_code, unreadable.json()["id"]) == (400, id_)
+            assert unreadable.json()["error"]["message"].startswith(problem)
     with TestClient(create_host_app(pipeline, wait=7), base_url="http://localhost") as http:
         limited = http.post("/mcp", json=LIST_TOOLS, headers=headers)
         assert (limited.status_code, limited.headers["retry-after"]) == (429, "7")

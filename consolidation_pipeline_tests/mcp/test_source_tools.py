@@ -45,7 +45,7 @@ def test_agents_read_the_diff_of_their_project(
     with connect_agent(Principal("reader", bank.id, "bank", uuid4(), "bank's")) as agent:
         assert agent.call("list_sources")["sources"] == []
         refused = agent.expect_error("read_source_diff", source=SOURCE)
-        assert refused.startswith(f"not_found: there is no source '{SOURCE}' in project bank")
+        assert refused == f"not_found: there is no source '{SOURCE}' in project bank; sources: none"
 
 
 def test_agents_read_which_rows_would_be_shown_again(

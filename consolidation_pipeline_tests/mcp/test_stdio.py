@@ -42,23 +42,38 @@ def test_unreadable_lines_are_answered(tmp_path: Path) -> None:
     request = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": hello}
     start = [sys.executable, "-c", "from consolidation_pipeline.cli.app import main; main()", "mcp"]
     environment = {"CONSOLIDATION_DATA_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT_ROOT)}
-    server = subprocess.Popen(
-        start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
-    )
+    server = subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=tmp_path)
+    call = b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"arguments": {"content": "%s"}}}'
     with server:
         assert server.stdin is not None
         assert server.stdout is not None
         answers = []
-        for line in ("{no json", '\n{"id": 3}', json.dumps(request)):
-            print(line, file=server.stdin, flush=True)
+        for line in (
+            b"{no json",
+            b'\n{"id": 3}',
+            b'{"id": "four", "method": "tools/call", "params": "x"}',
+            b'{"jsonrpc": "2.0", "id": 5, "result": "x"}',
+            call % (6, b"caf\xff"),
+            call % (8, b"caf\\ud800"),
+            json.dumps(request).encode(),
+        ):
+            server.stdin.write(line + b"\n")
+            server.stdin.flush()
             answers.append(json.loads(server.stdout.readline()))
         server.stdin.close()
     assert server.returncode == 0
     assert [(one["id"], one.get("error", {}).get("code")) for one in answers] == [
         (None, -32700),
+        (3, -32600),
+        ("four", -32600),
         (None, -32600),
+        (6, -32600),
+        (8, -32600),
         (7, None),
     ]
+    for answer, shown in ((answers[4], "'caf\\udcff'"), (answers[5], "'caf\\ud800'")):
+        problem = f"message.params.arguments.content is {shown}: expected valid Unicode without lone surrogates"
+        assert answer["error"]["message"] == problem
 
 
 @pytest.mark.slow

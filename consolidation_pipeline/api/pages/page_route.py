@@ -18,6 +18,7 @@ from consolidation_pipeline.api.pages.page_session import set_session_cookie
 from consolidation_pipeline.api.pages.query_params import resolve_local_path
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.problems import UNAVAILABLE_MESSAGE, RefusedError, classify_error, respond_to_http_error
+from consolidation_pipeline.core.invalid_values import explain_errors
 from consolidation_pipeline.store.database.engine import is_unavailable
 
 logger = logging.getLogger("consolidation_pipeline.api")
@@ -127,7 +128,7 @@ def describe_error(error: errors.ConsolidationError | RequestValidationError | H
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
     if isinstance(error, RequestValidationError):
-        details = {f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()}
+        details = {f"{path.rpartition('.')[2]}: {problem}" for path, problem in explain_errors(error.errors()).items()}
         return 422, "; ".join(sorted(details))
     status, _, message = classify_error(error)
     return status, message

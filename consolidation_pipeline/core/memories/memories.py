@@ -5,10 +5,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b, sha256
 from uuid import UUID, uuid5
 
+from consolidation_pipeline.core.invalid_values import shorten_value
 from consolidation_pipeline.errors import InvalidMemoryError
 
 MEMORY_TYPES: tuple[str, ...] = (
@@ -26,6 +27,9 @@ MEMORY_TYPES: tuple[str, ...] = (
 
 # Kind of memory -> its level of abstraction.
 LEVELS: Mapping[str, int] = {"raw": 0, "merged": 1, "pattern": 2, "summary": 2, "principle": 3, "procedural": 3}
+
+# Memories that were learned later than this from now have a wrong date; clocks and time zones differ by less.
+MAX_TIME_AHEAD = timedelta(days=1)
 
 # Changing this would give every stored row a new id.
 ID_NAMESPACE = UUID("f74a8103-de6f-46c0-bf63-0821c59df703")
@@ -153,5 +157,4 @@ def _derive_uuid(*parts: object) -> UUID:
 
 def invalid_field(key: str, value: object, expected: str) -> InvalidMemoryError:
     """Return an error that names the field, its shortened value and what is expected."""
-    shown = repr(value)
-    return InvalidMemoryError(f"{key} is {shown if len(shown) <= 80 else shown[:77] + '...'}: expected {expected}")
+    return InvalidMemoryError(f"{key} is {shorten_value(value)}: expected {expected}")

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.lifecycle.feedback import adjust_importance
-from consolidation_pipeline.core.memories.memories import NewMemory, invalid_field, memory_id
+from consolidation_pipeline.core.memories.memories import MAX_TIME_AHEAD, NewMemory, invalid_field, memory_id
 from consolidation_pipeline.core.memories.row_fields import FIELD_ALIASES, check_characters
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
@@ -47,6 +47,8 @@ from consolidation_pipeline.store.projects import Project, get_project
 MAX_NOTE_CHARS = 2000
 # Fields by which a row names its id.
 _ID_FIELDS = ("external_id", FIELD_ALIASES["external_id"])
+# Fields by which a row tells its time, in the order in which they are read.
+_TIME_FIELDS = ("learned_at", FIELD_ALIASES["learned_at"])
 # Fields that an agent sets about its own memory.
 _CLAIMS = ("user_id", "agent_id", "session_id", "success", "importance")
 
@@ -144,11 +146,15 @@ def _parse_rows(
     """Return the memories, and the errors of bad rows, by the index of the row."""
     parsed: dict[int, NewMemory] = {}
     errors: dict[int, str] = {}
+    latest = datetime.now(UTC) + MAX_TIME_AHEAD
     for i, row in enumerate(rows):
         try:
             memory = parse_row(row)
             if writer is not None and memory.importance > MAX_CLAIMED_IMPORTANCE:
                 raise invalid_field("importance", memory.importance, "0 to 1, as an agent wrote it")
+            if memory.learned_at is not None and memory.learned_at > latest:
+                key = next(name for name in _TIME_FIELDS if row.get(name))
+                raise invalid_field(key, row[key], "a time at most one day ahead of now")
             parsed[i] = replace(memory, agent_id=memory.agent_id or agent, writer=writer or memory.writer)
         except InvalidMemoryError as error:
             errors[i] = str(error)

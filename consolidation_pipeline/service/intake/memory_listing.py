@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
+from consolidation_pipeline.core.memories.row_fields import check_characters
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.store.database.engine import Engine
@@ -63,6 +64,7 @@ def list_memories(
     Raises:
         NotFoundError: There is no such project.
         UsageError: A filter, the limit or the cursor is not allowed.
+        InvalidMemoryError: A text of a filter cannot be stored: no memory has it.
     """
     for name, value, allowed in (
         ("kind", kind, tuple(LEVELS)),
@@ -71,6 +73,8 @@ def list_memories(
     ):
         if value is not None and value not in allowed:
             raise UsageError(f"{name} is {value!r}: expected one of {', '.join(allowed)}")
+    for name, value in (("user_id", user_id), ("session_id", session_id), ("text", text)):
+        check_characters(name, value or "")
     if not 1 <= limit <= MAX_LISTED:
         raise UsageError(f"limit is {limit}: expected 1 to {MAX_LISTED:,}")
     after = None if cursor is None else _read_cursor(cursor)

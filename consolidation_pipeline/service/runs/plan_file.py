@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from consolidation_pipeline.core.invalid_values import describe_errors
 from consolidation_pipeline.errors import UsageError
 
 Document = TypeVar("Document", bound=BaseModel)
@@ -43,9 +44,7 @@ def load_plan(kind: type[Document], path: Path, *, made_by: str, told: Collectio
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
-        reason = f"{where}: {first['msg']}" if where else first["msg"]
+        reason = describe_errors(error.errors()[:1])
         raise UsageError(f"{path} is not a plan of `{made_by}`: {reason}") from None
 
 

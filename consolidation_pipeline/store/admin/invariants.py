@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 from consolidation_pipeline.core.literals.literals import literals, stands_in
+from consolidation_pipeline.core.memories.memories import MAX_TIME_AHEAD
 from consolidation_pipeline.core.memories.relation_types import CANDIDATE_TYPES
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes
 from consolidation_pipeline.store.database.sql import compose, conditions
@@ -88,13 +89,13 @@ _AND_UNCHANGED = """
 
 _FIND_FUTURE_MEMORIES = """
     SELECT id, learned_at FROM consolidation.task_memories
-    WHERE project_id = :project AND learned_at > now() + interval '1 day'
+    WHERE project_id = :project AND learned_at > now() + :ahead
 """
 
 
 def find_future_memories(connection: Connection, project_id: UUID) -> list[str]:
     """Find memories learned more than a day from now: a clock or a time zone is wrong."""
-    return _list_violations(connection, project_id, _FIND_FUTURE_MEMORIES)
+    return _list_violations(connection, project_id, _FIND_FUTURE_MEMORIES, ahead=MAX_TIME_AHEAD)
 
 
 _FIND_UNEMBEDDED = compose(

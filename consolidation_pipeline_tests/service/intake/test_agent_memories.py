@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -94,6 +95,15 @@ def test_bad_row_is_reported_by_index(empty_project: Pipeline) -> None:
     assert "language is 'klingon': expected a code such as de or pt-BR, or one of arabic" in messages[2]
     assert "raw memories are never rewritten" in messages[3]
     assert "embedding has 1 numbers: expected 256" in messages[4]
+
+
+def test_memory_from_the_future_is_refused(empty_project: Pipeline) -> None:
+    ahead = [datetime.now(UTC) + timedelta(hours=hours) for hours in (23, 25)]
+    rows = [{"content": "Use JWT.", name: time.isoformat()} for name in ("created_at", "learned_at") for time in ahead]
+    done = add(empty_project, *rows, writer="bot")
+    assert [at for at, _ in done.errors] == [1, 3]
+    assert done.errors[0][1] == f"created_at is '{ahead[1].isoformat()}': expected a time at most one day ahead of now"
+    assert empty_project.value("SELECT max(learned_at) FROM {s}.task_memories") == ahead[0]
 
 
 def test_adding_to_unknown_project_is_refused(empty_project: Pipeline) -> None:
