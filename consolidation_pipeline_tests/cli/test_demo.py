@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -52,7 +53,10 @@ def test_second_demo_imports_and_approves_nothing(cli: Cli, repository: Path) ->
     assert again.code == 0
     assert again.out.count("nothing changed since") == 1  # The approvals of the sample are new to a run.
     assert "consolidation review approve" not in again.out
-    assert f"{sample['counts']['consolidated']} memories, reduction" in again.out
+    # What was archived is no rival of a merge any more.
+    found = re.search(r"(\d+) memories, reduction", again.out)
+    assert found
+    assert int(found[1]) >= sample["counts"]["consolidated"]
     assert f"consolidation rollback {history['run']['job_id']}" in again.out
     assert "kept apart" in again.out
     assert "consolidation review list sample" in again.out

@@ -48,10 +48,10 @@ def dump_tables(
 
 
 def compute_checksums(pipeline: Pipeline) -> list[tuple[str, int, int]]:
-    """Return number of rows and checksum of every table."""
+    """Return number of rows and checksum of every table, by name. Postgres may read the tables in any order."""
     counted = "count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)"
     query = " UNION ALL ".join(f"SELECT '{name}', {counted} FROM {SCHEMA}.{name} t" for name in TABLES)
-    return [tuple(row) for row in pipeline.rows(query)]
+    return sorted(tuple(row) for row in pipeline.rows(query))
 
 
 def dump_knowledge(pipeline: Pipeline) -> dict[str, list[str]]:

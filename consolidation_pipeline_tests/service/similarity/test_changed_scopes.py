@@ -89,7 +89,7 @@ def test_incremental_groups_match_rebuild(
     with pytest.MonkeyPatch.context() as patch, shared.open(embedder=WordEmbedder(MODELS[0])) as run:
         patch.setattr(calibration_fit, "MIN_CONTENTS", 5)
         # So few that answers of the recall gate are kept beside new memories.
-        patch.setattr(recall_gate, "CANDIDATES", 3)
+        patch.setattr(recall_gate, "MIN_CANDIDATES", 3)
         for step in [*first, *steps, ("merge", None), last, ("update", None)]:
             apply_step(shared, run, step, names, users=USERS)
         grown, groups = form_clusters(run), dump_groups(shared)
