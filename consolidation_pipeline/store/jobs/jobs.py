@@ -13,8 +13,9 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
+from sqlalchemy.exc import IntegrityError
 
-from consolidation_pipeline.errors import NotFoundError
+from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.project_lock import HELD_LOCKS
@@ -297,10 +298,18 @@ def start_job(
     """Mark a pending job running; return when it began. None if it is no longer pending.
 
     ``metrics``: what the job records at its start, under names that no phase has.
+
+    Raises:
+        ProjectBusyError: Another job of the project is running, as a restart of the database released its lock.
     """
     told = json.dumps(dict(metrics or {}))
     parameters = {"job": job_id, "run": run_id, "options": json.dumps(dict(options)), "metrics": told}
-    return connection.execute(text(_START_JOB), parameters).scalar_one_or_none()
+    try:
+        return connection.execute(text(_START_JOB), parameters).scalar_one_or_none()
+    except IntegrityError as error:  # consolidation_jobs_running_key
+        raise ProjectBusyError(
+            f"job {job_id} cannot begin: another run of its project began; try again later"
+        ) from error
 
 
 _RECORD_PHASE = """

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from sqlalchemy import Connection, event, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.errors import ProjectBusyError
 from consolidation_pipeline.store.database.engine import Engine
@@ -121,7 +121,7 @@ def test_jobs_of_project_queue_in_order(connection: Connection, project: Project
     assert start_job(connection, asked[1], run_id=None, options={})
     assert [row.id for row in list_queue(connection, project.id)][:2] == [asked[1], asked[2]]
     assert {row.id for row in list_live_jobs(connection)} == set(asked)
-    with pytest.raises(IntegrityError, match="running_key"):
+    with pytest.raises(ProjectBusyError, match="another run of its project began"):
         start_job(connection, asked[0], run_id=None, options={})
 
 
