@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from consolidation_pipeline.core.literals.literal_scanner import Literal
 from consolidation_pipeline.core.literals.literals import literals, stands_in
@@ -115,13 +114,7 @@ def _is_covered(statement: Statement, others: Iterable[Statement]) -> bool:
 
 
 def _merge(texts: Iterable[str], *, keep_first: bool) -> _Merge:
-    return _merge_texts(tuple(text for text in texts if text.strip()), keep_first)
-
-
-# The recall gate merges the texts of a group that is merged for good two phases later.
-@lru_cache(maxsize=2048)
-def _merge_texts(texts: tuple[str, ...], keep_first: bool) -> _Merge:
-    given = list(texts)
+    given = [text for text in texts if text.strip()]
     if not given:
         return _Merge("", ())
     given = [*given[:keep_first], *_improve_form(given[keep_first:], given)]
