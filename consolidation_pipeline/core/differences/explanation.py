@@ -355,11 +355,13 @@ def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Find
             yield "addition", [first] if longer is first else [], [second] if longer is second else []
     for kind in VALUE_KINDS:
         one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))
+        if not one or not other:
+            continue
         # A name that one text repeats is none of the other one's in its place.
         is_repeated = [all(token.key in there.key_set for token in side) for side, there in ((one, b), (other, a))]
         if is_repeated[0] != is_repeated[1]:
             continue
-        if one and other and _stand_in_one_place(alignment, a.select_sure(one, b), b.select_sure(other, a)):
+        if _stand_in_one_place(alignment, a.select_sure(one, b), b.select_sure(other, a)):
             yield kind, one, other
             left_a, left_b = ([token for token in left if token.kind != kind] for left in (left_a, left_b))
     if left_a and (pair := find_closer_value(alignment, is_longer_a=True)):

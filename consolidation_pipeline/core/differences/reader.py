@@ -430,7 +430,7 @@ class _Reader:
             key = day
             if lower not in language.calendar and lower.endswith("s"):  # "on Mondays" may be every Monday
                 self.cues.append(Cue(piece.text, "quantity", "any", len(self.tokens), self.clause, piece.start))
-        elif _is_name(piece.text, is_first, language.has_noun_capitals) or self._follows_naming(pieces, at):
+        elif _is_name(piece.text, is_first, language.has_noun_capitals) or self._is_used_as_name(pieces, at):
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
             key, kind = language.read_word(lower), "word"
@@ -442,7 +442,7 @@ class _Reader:
             self.phrase, self.governor = self.phrase + 1, ""
         return size
 
-    def _follows_naming(self, pieces: Sequence[Piece], at: int) -> bool:
+    def _is_used_as_name(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True for code, a channel, a word behind "named", and the second of two nouns: "Firma Lange"."""
         piece, language = pieces[at], self.language
         if self.text[piece.start - 1 : piece.start] in ("`", "#"):
