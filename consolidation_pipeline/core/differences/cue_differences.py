@@ -23,10 +23,14 @@ _UNDONE = {
     ("request", "action"),
 }
 # Poles of a category that say the same in one place: "may park", "can park"; "once it is green", "when it is green".
+# "May" is both "is allowed to" and "maybe", which are two claims.
 _ALIKE = {
     ("modality", "able", "permitted"),
+    ("modality", "able", "possible"),
     ("modality", "advised", "missed"),
     ("modality", "missed", "required"),
+    ("modality", "permitted", "possible"),
+    ("modality", "possible", "uncertain"),
     ("quantity", "all", "any"),
     ("tense", "future", "habit"),
     ("tense", "habit", "present"),

@@ -57,6 +57,10 @@ has_late_participles: True if words may stand between an auxiliary and its parti
 past_forms: Verbs that tell what was done and are no present form, also those that are participles too: sent, took.
 past_endings: Endings of such verbs, beside those of participles.
 future_endings: Endings of verbs that tell what will be done: "borrará".
+imperfect_endings: Endings of verbs that tell what held or was usual: "revisaba".
+lasting: Endings of verbs that tell what lasts = True if they tell of the past: していた.
+possession: Forms of "have" or of what stands for it = True if they tell of the past.
+past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 hyphened: Words with a hyphen that mean another thing without it: re-sign.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
@@ -222,6 +226,10 @@ class Language(FunctionWords):
     past_forms: frozenset[str]
     past_endings: tuple[str, ...]
     future_endings: tuple[str, ...]
+    imperfect_endings: tuple[str, ...]
+    past_modals: frozenset[str]
+    possession: Mapping[str, bool]
+    lasting: Mapping[str, bool]
     done: tuple[str, ...]
     hyphened: frozenset[str]
     split_negations: Mapping[str, Mapping[str, str]]
@@ -281,6 +289,10 @@ class Language(FunctionWords):
     def is_future(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what will be done: "borrará"."""
         return len(word) >= _SHORTEST_FUTURE and word.endswith(self.future_endings)
+
+    def is_imperfect(self, word: str) -> bool:
+        """Return True if a word in lower case is the form of a verb that tells what held or was usual: "revisaba"."""
+        return word.endswith(self.imperfect_endings)
 
     def is_participle(self, word: str) -> bool:
         """Return True if a word in lower case is a participle: sent, moved."""
@@ -426,6 +438,7 @@ def load_language(code: str) -> Language:
         ),
         "times": frozenset(map(stem, raw.get("times", ()))),
         "future_endings": tuple(raw.get("future_endings", ())),
+        "imperfect_endings": tuple(raw.get("imperfect_endings", ())),
         "past_endings": (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
         "neutral": frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         "synonyms": synonyms,

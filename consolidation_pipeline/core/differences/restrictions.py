@@ -6,7 +6,11 @@ from consolidation_pipeline.core.differences.language import Language, split_wor
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, sort_as_written
 
 # Cues under which an added phrase makes the claim a narrower one.
-_NARROWED = {("polarity", "negative"), ("modality", "permitted"), ("restriction", "only")}
+_NARROWED = {
+    *(("modality", pole) for pole in ("permitted", "possible", "uncertain")),
+    ("polarity", "negative"),
+    ("restriction", "only"),
+}
 # Cues of rules, which an added condition makes narrower ones.
 _RULES = _NARROWED | {("modality", "required")}
 # Markers of conditions.

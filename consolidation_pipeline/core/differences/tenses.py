@@ -28,11 +28,15 @@ def find_new_tense(a: Reading, b: Reading, places: Mapping[int, int], language: 
 def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
     """Return a verb that tells what is done in one text and what was in the other: "we use" and "we used".
 
-    It has the same pronoun as its subject, or tells a state, "it needs". Else "it fails" and "it failed" may be one.
+    It has the same pronoun as its subject, tells a state, "it needs", or what was usual, "se revisaba". Else "it fails"
+    and "it failed" may be one.
     """
-    if places and {True, False} == {_was(a, language), _was(b, language)}:
+    is_over = any({True, False} == {tells(a, language), tells(b, language)} for tells in _TELL_TIME)
+    if places and is_over:
         at = min(places)
         return [a.tokens[at]], [b.tokens[places[at]]]
+    if words := _find_imperfect(a, b, places, language):
+        return words
     persons = language.subjects.keys() & a.words & b.words
     for at, there in places.items() if persons or language.states else ():
         forms = (a, at), (b, there)
@@ -52,6 +56,42 @@ def _was(reading: Reading, language: Language) -> bool | None:
     phrases = (language.phrases.get((word,)) for word in reading.words & language.copulas)
     found = {phrase is not None and phrase.pole == "past" for phrase in phrases}
     return found.pop() if len(found) == 1 else None
+
+
+def _had(reading: Reading, language: Language) -> bool | None:
+    """Return True if what the text says that somebody has is past, False if none is, None if it does not say that."""
+    found = {language.possession[word] for word in reading.words & language.possession.keys()}
+    has_participle = any(language.is_participle(token.text.lower()) for token in reading.tokens)
+    return found.pop() if len(found) == 1 and not has_participle else None
+
+
+def _lasted(reading: Reading, language: Language) -> bool | None:
+    """Return True if what lasts is past by the endings of its verbs, False if it is not, None if that is not told."""
+    found = {is_past for ending, is_past in language.lasting.items() if ending in reading.source}
+    return found.pop() if len(found) == 1 else None
+
+
+def _had_to(reading: Reading, language: Language) -> bool | None:
+    """Return True if what was possible or had to be done is past, False if it is not, None if that is not told."""
+    cues = (cue.text.lower() for cue in reading.cues if cue.category == "modality")
+    found = {cue.partition(" ")[0] in language.past_modals for cue in cues}
+    return found.pop() if len(found) == 1 else None
+
+
+_TELL_TIME = (_was, _had, _lasted, _had_to)
+
+
+def _find_imperfect(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return a verb that tells in one text alone what was usual, and in the other what is."""
+    for at, there in places.items() if language.imperfect_endings else ():
+        one, other = a.tokens[at], b.tokens[there]
+        forms = one.text.lower(), other.text.lower()
+        usual = [language.is_imperfect(form) for form in forms]
+        if one.kind == "word" and usual[0] != usual[1]:
+            present = forms[usual.index(False)]
+            if not language.is_past(present) and not language.is_participle(present):
+                return [one], [other]
+    return None
 
 
 def _has_subject(reading: Reading, verb: Token, persons: Collection[str]) -> bool:

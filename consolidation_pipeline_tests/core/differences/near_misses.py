@@ -25,6 +25,32 @@ NEAR_MISSES = [
     ("Screen the recordings before Monday's panel.", "Show the recordings before Monday's panel."),
     ("The guides are issued after the inspection.", "The guides are published after the inspection."),
     ("The tenant pays the deposit, and we send a receipt.", "We pay the deposit and send the tenant a receipt."),
+    # what is sure, planned, said or was so
+    ("The export runs on the replica.", "It is planned that the export runs on the replica."),
+    ("The export runs on the replica.", "In theory the export runs on the replica."),
+    ("The export runs on the replica.", "Ideally the export runs on the replica."),
+    ("Guests are allowed to park in the yard.", "Guests perhaps park in the yard."),
+    ("Tenants must confirm the address.", "Tenants had to confirm the address."),
+    ("Interns have access to the vault.", "Interns had access to the vault."),
+    ("The supplier cools its vans.", "A driver alleges the supplier cools its vans."),
+    ("Der Export läuft nachts.", "Der Export läuft wohl nachts."),
+    ("Der Export läuft nachts.", "Theoretisch läuft der Export nachts."),
+    ("Kinder dürfen in die Werkstatt.", "Kinder durften in die Werkstatt."),
+    ("Die Lehrlinge haben Zugang zum Lager.", "Die Lehrlinge hatten Zugang zum Lager."),
+    ("El informe se revisa los lunes.", "El informe se revisaba los lunes."),
+    ("El taller abre los sábados.", "Ojalá el taller abra los sábados."),
+    ("Los becarios tienen llave.", "Los becarios tenían llave."),
+    ("Le service envoie un rapport.", "Le service envoyait un rapport."),
+    ("Les apprentis ont accès au dépôt.", "Les apprentis avaient accès au dépôt."),
+    ("Le cabinet numérise les dossiers.", "Le cabinet s'apprête à numériser les dossiers."),
+    ("学生可以使用二楼的教室。", "学生曾经可以使用二楼的教室。"),
+    ("导出任务在副本上运行。", "理论上导出任务在副本上运行。"),
+    ("出力は副系で実行される。", "出力は副系で実行される予定だ。"),
+    ("日報を紙に書いて提出している。", "日報を紙に書いて提出していた。"),
+    ("担当者は来月辞める。", "担当者は来月辞めるそうだ。"),
+    ("扇風機は自動で回る。", "扇風機は自動で回るはずだ。"),
+    ("利用者は見学できる。", "利用者は見学できた。"),
+    ("田中さんは名簿を復元した。", "田中さんは名簿を復元しようとした。"),
     # names, and verbs of what is and what was
     ("Die Firma Lorenz malt den Flur.", "Die Firma Lorenzen malt den Flur."),
     ("Frau Ott gießt die Blumen.", "Frau Otte gießt die Blumen."),
@@ -461,6 +487,15 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    # what is sure, planned, said or was so
+    ("The leak may be in the parser.", "The leak is perhaps in the parser."),
+    ("The leak is probably in the parser.", "The leak is most likely in the parser."),
+    ("Guests may park in the yard.", "Guests can park in the yard."),
+    ("The move is planned for May.", "The move is scheduled for May."),
+    ("Le service envoyait un rapport.", "Le service a envoyé un rapport."),
+    ("La migración está programada para julio.", "La migración está prevista para julio."),
+    ("店员有权决定价格。", "店员可以决定价格。"),
+    ("隣の農園は栽培をやめるそうだ。", "隣の農園は栽培をやめるとのことだ。"),
     (
         "ruff passed in the hook and reported 9 errors in CI: the hook had ruff 0.4.1 in its own environment and "
         "CI has 0.6.2. Made the hook a local one that calls `uv run ruff` so both use one version.",
