@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
+from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 
@@ -15,7 +17,10 @@ def roll_back_everything(pipeline: Pipeline, slug: str = SLUG) -> None:
         slug=slug,
     )
     for row in groups:
-        pipeline.roll_back(row.group_id)
+        try:
+            pipeline.roll_back(row.group_id)
+        except ConflictError as error:
+            raise AssertionError("\n".join([str(error), *_describe_ledger(pipeline, row.group_id, error)])) from error
     left: Mapping[str, str] = {
         "hidden, archived or pinned": "SELECT id FROM {s}.task_memories WHERE project_id = :id AND (is_consolidated "
         "OR is_archived OR pinned OR archive_reason IS NOT NULL)",
@@ -26,3 +31,16 @@ def roll_back_everything(pipeline: Pipeline, slug: str = SLUG) -> None:
     }
     found = {what: pipeline.rows(query, id=pipeline.project(slug).id) for what, query in left.items()}
     assert not any(found.values()), found
+
+
+def _describe_ledger(pipeline: Pipeline, group: UUID, error: ConflictError) -> list[str]:
+    """Return a line for each change of the rows in a group and in the conflicts of its rollback, oldest first."""
+    query = """
+        SELECT seq, id, group_id, job_id, operation, entity_type, entity_id, version_before, version_after, changed_by,
+            reverts_change_id
+        FROM {s}.consolidation_changes WHERE entity_id IN (
+            SELECT entity_id FROM {s}.consolidation_changes WHERE group_id = :group OR id::text = ANY(:conflicts))
+        ORDER BY seq
+    """
+    rows = pipeline.rows(query, group=group, conflicts=list(error.conflicts))
+    return [f"group {group}", *(" ".join(map(str, row)) for row in rows)]
