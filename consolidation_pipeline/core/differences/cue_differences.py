@@ -27,7 +27,9 @@ _UNDONE = {
 _ALIKE = {
     ("modality", "able", "permitted"),
     ("modality", "able", "possible"),
+    ("modality", "advised", "intended"),
     ("modality", "advised", "missed"),
+    ("modality", "intended", "required"),
     ("modality", "missed", "required"),
     ("modality", "permitted", "possible"),
     ("modality", "possible", "uncertain"),

@@ -36,7 +36,7 @@ from consolidation_pipeline.core.differences.restrictions import find_restrictio
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 from consolidation_pipeline.core.differences.steps import find_new_step
-from consolidation_pipeline.core.differences.tenses import find_new_mood, find_new_tense, find_new_time
+from consolidation_pipeline.core.differences.tenses import find_new_mood, find_new_time
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 Spans = tuple[tuple[int, int], ...]
@@ -298,7 +298,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
         yield "word", *words
-    if words := find_new_tense(a, b, of_a, language) or find_new_time(a, b, of_a, language):
+    if words := find_new_time(a, b, of_a, language):
         yield "added cue", *words
     if words := find_new_mood(a, b, of_a, language) or find_new_frame(a, b, of_a, language):
         yield "added cue", *words

@@ -58,7 +58,16 @@ past_forms: Verbs that tell what was done and are no present form, also those th
 past_endings: Endings of such verbs, beside those of participles.
 future_endings: Endings of verbs that tell what will be done: "borrará".
 imperfect_endings: Endings of verbs that tell what held or was usual: "revisaba".
+conditional_endings: Endings of verbs that tell what would be done: "enviaría".
+infinitive_endings, infinitive_marks: Endings of infinitives, and words before them: "to".
+preterite_endings: Endings of verbs that tell what was done and are no participles alone: "moved".
+finite_endings: Endings of present forms in a language where others may be nouns or adjectives: "fixes".
+plural_endings: Endings of nouns before which a form without such an ending is a present one: "nurses use".
+ambiguous_endings: Endings of forms that may be present or past: "llegamos".
+futures, perfect_auxiliaries: Auxiliaries of what will be done, and of what has been: will, has.
+faults: Verbs of what goes wrong or was observed, which a note tells in the present or the past: "it fails".
 lasting: Endings of verbs that tell what lasts = True if they tell of the past: していた.
+final_verbs: Last signs of sentences = True if they tell of the past, in a language with the verb at the end.
 possession: Forms of "have" or of what stands for it = True if they tell of the past.
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
@@ -80,7 +89,7 @@ contractions: Words that stand for several: "don't" = "do not", "invalid" = "not
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
-states: Verbs of what lasts, of which a past form tells that it is over: "it needed".
+false_past_forms: Present forms with the ending of a past one: need.
 has_noun_capitals: True if all nouns are written with a capital.
 naming: Words before a name, whatever its letters are: "the table is called release".
 has_decimal_comma: True if a comma stands before decimals and a full stop between thousands: "5.000", "2,5 GB".
@@ -227,9 +236,20 @@ class Language(FunctionWords):
     past_endings: tuple[str, ...]
     future_endings: tuple[str, ...]
     imperfect_endings: tuple[str, ...]
+    conditional_endings: tuple[str, ...]
+    infinitive_endings: tuple[str, ...]
+    infinitive_marks: frozenset[str]
+    preterite_endings: tuple[str, ...]
+    finite_endings: tuple[str, ...]
+    plural_endings: tuple[str, ...]
+    ambiguous_endings: tuple[str, ...]
+    futures: frozenset[str]
+    perfect_auxiliaries: frozenset[str]
+    faults: frozenset[str]
     past_modals: frozenset[str]
     possession: Mapping[str, bool]
     lasting: Mapping[str, bool]
+    final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
     hyphened: frozenset[str]
     split_negations: Mapping[str, Mapping[str, str]]
@@ -247,7 +267,7 @@ class Language(FunctionWords):
     requests: tuple[str, ...]
     remarks: frozenset[str]
     clock: Clock
-    states: frozenset[str]
+    false_past_forms: frozenset[str]
     has_noun_capitals: bool
     naming: frozenset[str]
     has_decimal_comma: bool
@@ -284,15 +304,11 @@ class Language(FunctionWords):
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
         verb = word.partition(" ")[0]
         is_past = verb in self.past_forms or verb in self.participles or verb.endswith(self.past_endings)
-        return is_past and verb not in self.states
+        return is_past and verb not in self.false_past_forms
 
     def is_future(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what will be done: "borrará"."""
         return len(word) >= _SHORTEST_FUTURE and word.endswith(self.future_endings)
-
-    def is_imperfect(self, word: str) -> bool:
-        """Return True if a word in lower case is the form of a verb that tells what held or was usual: "revisaba"."""
-        return word.endswith(self.imperfect_endings)
 
     def is_participle(self, word: str) -> bool:
         """Return True if a word in lower case is a participle: sent, moved."""
@@ -439,6 +455,13 @@ def load_language(code: str) -> Language:
         "times": frozenset(map(stem, raw.get("times", ()))),
         "future_endings": tuple(raw.get("future_endings", ())),
         "imperfect_endings": tuple(raw.get("imperfect_endings", ())),
+        "conditional_endings": tuple(raw.get("conditional_endings", ())),
+        "infinitive_endings": tuple(raw.get("infinitive_endings", ())),
+        "preterite_endings": tuple(raw.get("preterite_endings", ())),
+        "plural_endings": tuple(raw.get("plural_endings", ())),
+        "finite_endings": tuple(raw.get("finite_endings", ())),
+        "ambiguous_endings": tuple(raw.get("ambiguous_endings", ())),
+        "faults": frozenset(map(stem, raw.get("faults", ()))),
         "past_endings": (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
         "neutral": frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         "synonyms": synonyms,

@@ -1,54 +1,44 @@
-"""Tenses of verbs without an auxiliary: what will be done and what was, what is to be done and what was."""
+"""Times and moods of verbs in two texts: what is, will be or was done, what is to be done and what was."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.differences.verb_times import tell_time
 
 # Text before the first word of a sentence, maybe with the mark of a list.
 _OPENING = re.compile(r"(?:^|[.!?:;\n])[\s\W]*(?:\d{1,2}[.)]\s*)?$")
 _MOST_BEFORE = 12
-# Words beside a verb.
-_LAST_WORD, _NEXT_WORD = re.compile(r"(\w+)\s+\Z"), re.compile(r"\s+(\w+)")
-_LONGEST_PRONOUN = 12
-
-
-def find_new_tense(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
-    """Return a verb that tells in one text alone what will be done, and in the other what was: borrará, borró."""
-    for at, there in places.items():
-        forms = a.tokens[at].text.lower(), b.tokens[there].text.lower()
-        for form, other in (forms, forms[::-1]):
-            if language.is_future(form) and not language.is_future(other) and language.is_past(other):
-                return [a.tokens[at]], [b.tokens[there]]
-    return None
+# What is between two sentences without blanks.
+_CLOSED = re.compile(r"[\s。．！？!?]+")
 
 
 def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
-    """Return a verb that tells what is done in one text and what was in the other: "we use" and "we used".
+    """Return a verb that tells of another time in each text: "we use" and "we used", "borrará" and "borró".
 
-    It has the same pronoun as its subject, tells a state, "it needs", or what was usual, "se revisaba". Else "it fails"
-    and "it failed" may be one.
+    What goes wrong is told in either time: "it fails" and "it failed" may be one.
     """
     is_over = any({True, False} == {tells(a, language), tells(b, language)} for tells in _TELL_TIME)
     if places and is_over:
         at = min(places)
         return [a.tokens[at]], [b.tokens[places[at]]]
-    if words := _find_imperfect(a, b, places, language):
-        return words
-    persons = language.subjects.keys() & a.words & b.words
-    for at, there in places.items() if persons or language.states else ():
-        forms = (a, at), (b, there)
-        was = [language.is_past(reading.tokens[place].text.lower()) for reading, place in forms]
-        if was[0] == was[1] or a.tokens[at].kind != "word":
+    for at, there in places.items():
+        one, other = a.tokens[at], b.tokens[there]
+        if one.text.lower() == other.text.lower() or not one.kind == other.kind == "word":
             continue
-        (reading, place), (other, _) = forms[::-1] if was[0] else forms
-        verb = reading.tokens[place]
-        is_state = verb.text.lower() in language.states and language.copulas.isdisjoint(other.words)
-        if is_state or _has_subject(reading, verb, persons):
-            return [a.tokens[at]], [b.tokens[there]]
+        times = {tell_time(a, one, language), tell_time(b, other, language)}
+        if None in times or times == {"present", "future"}:
+            continue
+        if len(times) > 1 and not (times == {"present", "past"} and _is_fault(one, other, language)):
+            return [one], [other]
     return None
+
+
+def _is_fault(one: Token, other: Token, language: Language) -> bool:
+    stems = (language.stem(token.text.lower().partition(" ")[0]) for token in (one, other))
+    return not language.faults.isdisjoint(stems)
 
 
 def _was(reading: Reading, language: Language) -> bool | None:
@@ -78,27 +68,22 @@ def _had_to(reading: Reading, language: Language) -> bool | None:
     return found.pop() if len(found) == 1 else None
 
 
-_TELL_TIME = (_was, _had, _lasted, _had_to)
+def _ended(reading: Reading, language: Language) -> bool | None:
+    """Return True if sentences end with verbs of the past, False if of the present, None with both or neither."""
+    if not language.final_verbs or any(fault in reading.source for fault in language.faults):
+        return None
+    sentences = (_cut_closing(sentence, language) for sentence in _CLOSED.split(reading.source))
+    ends = (sentence[-1] for sentence in sentences if sentence)
+    found = {language.final_verbs[end] for end in ends if end in language.final_verbs}
+    return found.pop() if len(found) == 1 else None
 
 
-def _find_imperfect(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
-    """Return a verb that tells in one text alone what was usual, and in the other what is."""
-    for at, there in places.items() if language.imperfect_endings else ():
-        one, other = a.tokens[at], b.tokens[there]
-        forms = one.text.lower(), other.text.lower()
-        usual = [language.is_imperfect(form) for form in forms]
-        if one.kind == "word" and usual[0] != usual[1]:
-            present = forms[usual.index(False)]
-            if not language.is_past(present) and not language.is_participle(present):
-                return [one], [other]
-    return None
+def _cut_closing(sentence: str, language: Language) -> str:
+    """Return a sentence without an end that says nothing: "と気づいた"."""
+    return next((sentence.removesuffix(end) for end in language.closings if sentence.endswith(end)), sentence)
 
 
-def _has_subject(reading: Reading, verb: Token, persons: Collection[str]) -> bool:
-    """Return True if a pronoun stands right before or behind a verb: "wir kündigen", "morgen kündigen wir"."""
-    before = _LAST_WORD.search(reading.source, max(0, verb.start - _LONGEST_PRONOUN), verb.start)
-    behind = _NEXT_WORD.match(reading.source, verb.start + len(verb.text))
-    return any(found is not None and found[1].lower() in persons for found in (before, behind))
+_TELL_TIME = (_was, _had, _lasted, _ended, _had_to)
 
 
 def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
