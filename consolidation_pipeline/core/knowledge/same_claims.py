@@ -13,7 +13,7 @@ from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, read_lesson
-from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.rival_claims import are_events, except_said, is_name
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A memory that says a claim has this share of its content words. One with so many of those of a long claim says it, if
@@ -116,9 +116,15 @@ class SameClaim:
         other, language = read_sentence(text, self.language), self.reading.language or "en"
         explanation = explain_readings(self.reading, other, is_brief=True)
         found = explanation.differences
-        if explanation.may_merge or any(_names_another(one, self.reading, other) for one in found):
+        if (
+            explanation.may_merge
+            or are_events(self.reading, other)
+            or any(_names_another(one, self.reading, other) for one in found)
+        ):
             return False
         if _tells_change(other) and not _tells_change(self.reading):
+            return True
+        if except_said(explanation, self.reading, other):
             return True
         # "With sugar", "without sugar".
         if self.reading.key_set == other.key_set and any(one.kind in ("polarity", "added cue") for one in found):
