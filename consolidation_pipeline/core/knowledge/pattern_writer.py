@@ -168,10 +168,13 @@ class PatternWriter(PatternGroup):
             # Attempts of which no sentence tells what was wrong say only that they failed.
             is_matter = self._is_coherent(used, kind) and self.say_something() and not self.has_attempts
             is_shared = is_single or is_matter
-            # The question that most of the units ask names them better than a phrase.
-            is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
-            title = told.pop(0) if is_title else self.title
             days = {shorten_example(one.lesson.text): self.units[one.ranked.text].day for one in used}
+            # The question that most of the units ask names them better than a phrase; else the newest example leads.
+            is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
+            if is_title and kind != "questions" and not family:
+                told = [*sorted(told[: _MAX_EXAMPLES + 1], key=lambda text: days.get(text) or date.min, reverse=True)]
+                is_title = len(told[0]) <= MAX_TITLE_CHARS
+            title = told.pop(0) if is_title else self.title
             # The sort is stable: a template and examples without a day keep their places.
             told = sorted(told[:_MAX_EXAMPLES], key=lambda text: days.get(text) or date.max, reverse=True)
             if is_single and kind != "questions":

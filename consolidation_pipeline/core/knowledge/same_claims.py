@@ -61,14 +61,14 @@ class SameClaim:
     def find_rival(self, sentences: Sequence[str]) -> str | None:
         """Return the sentence of a newer memory that says something else of the matter; None if there is none.
 
-        It has another value, or tells of a change. Of a long claim, other words are no sign of that.
+        It has another value, or tells of a change. Of a long claim, other words are no sign of that: only words of a
+        change are.
         """
-        if len(self.words) >= _LONG_WORDS:
-            return None
         # A title beside sentences says nothing of the matter.
         told = [text for text in sentences if len(sentences) == 1 or SENTENCE_END.search(text)]
         near = [text for text in told if self._is_on_matter(text)]
-        return max(filter(self._is_rival, near), key=self._measure_share, default=None)
+        tells = self._is_changed_in if len(self.words) >= _LONG_WORDS else self._is_rival
+        return max(filter(tells, near), key=self._measure_share, default=None)
 
     def _measure_share(self, text: str) -> float:
         """Return the share of the content words of the claim that a text has."""
@@ -111,6 +111,14 @@ class SameClaim:
         is_long = len(self.words) >= _LONG_WORDS and self._measure_share(text) >= _SAYS_LONG
         found = explain_readings(self.reading, other).differences
         return not any(_makes_other(one, self.reading, is_long=is_long) for one in found)
+
+    def _is_changed_in(self, text: str) -> bool:
+        """Return True if a text tells a change that the claim does not tell, and is of the same thing."""
+        other = read_sentence(text, self.language)
+        if not _tells_change(other) or _tells_change(self.reading) or are_events(self.reading, other):
+            return False
+        found = explain_readings(self.reading, other, is_brief=True)
+        return not found.may_merge and not any(_names_another(one, self.reading, other) for one in found.differences)
 
     def _is_rival(self, text: str) -> bool:
         other, language = read_sentence(text, self.language), self.reading.language or "en"
@@ -161,10 +169,13 @@ def _tells_change(reading: Reading) -> bool:
 
 def _names_another(difference: Difference, claim: Reading, other: Reading) -> bool:
     """Return True if names or identifiers stand in the place of others: the other sentence is of another thing."""
-    sides = (claim, difference.spans_a), (other, difference.spans_b)
+    sides = (claim, other, difference.spans_a), (other, claim, difference.spans_b)
     return all(
-        any(is_name(token) and token.start in {start for start, _ in spans} for token in reading.tokens)
-        for reading, spans in sides
+        any(
+            is_name(token) and token.key not in opposite.key_set and token.start in {start for start, _ in spans}
+            for token in reading.tokens
+        )
+        for reading, opposite, spans in sides
     )
 
 

@@ -110,10 +110,6 @@ def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> Non
             ["The proxy listens on port 5432.", "The proxy listens on port 5433 in a checkout."],
             "The proxy listens on port 5432 (also 5433 in a checkout).",
         ),
-        (
-            ["The retry limit of the payouts queue is 5.", "The retry limit of the refunds queue is now 3."],
-            "The retry limit of the payouts queue is 5 (also refunds queue is now 3).",
-        ),
         # Labels of things, opposite bounds, and opposites in a condition.
         (
             ["Room 12: the heating did not start.", "Room 14: the heating did not start."],

@@ -782,3 +782,29 @@ def test_brackets_are_not_quoted_in_brackets() -> None:
     (found,) = extract([date_units(texts)])
     assert "no longer need" in found.content
     assert found.content.count("(") == 1
+
+
+@pytest.mark.parametrize(
+    ("notes", "headline"),
+    [
+        (
+            [
+                "El usuario vive en Sevilla y prefiere que le escriban por WhatsApp.",
+                "Prefiere que le escriban por WhatsApp; la usuaria vive en Sevilla.",
+                "La usuaria ya no quiere WhatsApp, prefiere correo.",
+            ],
+            "La usuaria ya no quiere WhatsApp, prefiere correo (",
+        ),
+        (
+            [
+                "Mandant Petrow möchte nur telefonisch kontaktiert werden, E-Mails liest er nicht.",
+                "Petrow will nur telefonisch kontaktiert werden; er liest keine E-Mails.",
+                "Petrow liest inzwischen auch E-Mails.",
+            ],
+            "Petrow liest inzwischen auch E-Mails (",
+        ),
+    ],
+)
+def test_change_leads_before_a_long_claim(notes: list[str], headline: str) -> None:
+    (found,) = extract([date_units({text: date(2026, 2, 5 + at) for at, text in enumerate(notes)})])
+    assert found.content.startswith(headline)
