@@ -24,6 +24,8 @@ _SAYS, _SAYS_LONG, _LONG_WORDS = 0.65, 0.85, 10
 _ON_MATTER, _ON_MATTER_BY_NAME, _FEWEST_SHARED = 0.5, 0.4, 2
 # With this share, so many words, one of them a name or value, and words of its own, it tells what became of the matter.
 _MOSTLY, _TOLD_WORDS = 0.6, 3
+# A change of a long claim has this share of its words in common with it, besides function words.
+_CHANGED = 0.5
 # Differences that make another claim of a sentence, and those that do so in a short one: "is the owner", "took over".
 _OTHER = frozenset(("value", "name", "code", "exchange", "polarity", "language"))
 _OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue", "word"))
@@ -113,8 +115,10 @@ class SameClaim:
         return not any(_makes_other(one, self.reading, is_long=is_long) for one in found)
 
     def _is_changed_in(self, text: str) -> bool:
-        """Return True if a text tells a change that the claim does not tell, and is of the same thing."""
+        """Return True if a text tells a change that the claim does not tell, and half of it is of the claim."""
         other = read_sentence(text, self.language)
+        if _CHANGED * len(other.key_set) > len(other.key_set & self.reading.key_set):
+            return False
         if not _tells_change(other) or _tells_change(self.reading) or are_events(self.reading, other):
             return False
         found = explain_readings(self.reading, other, is_brief=True)
