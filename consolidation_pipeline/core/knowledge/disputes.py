@@ -7,14 +7,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
-from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences, quote_sentence
+from consolidation_pipeline.core.knowledge.rival_claims import (
+    AGREES,
+    Comparison,
+    Relation,
+    compare_sentences,
+    quote_sentence,
+    takes_over,
+)
+from consolidation_pipeline.core.knowledge.weak_sentences import refers_elsewhere
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -35,13 +43,14 @@ class Statement:
     """A sentence of a unit.
 
     ``day``: on which the unit was learned; None if it does not matter or is not known. ``things``: what the sentences
-    before it in the unit name.
+    before it in the unit name. ``before``: the sentence before it, if it refers to that one: "It took 12 minutes".
     """
 
     text: str
     unit: int
     day: date | None = None
     things: frozenset[str] = frozenset()
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,9 +105,15 @@ def list_statements(texts: Sequence[str], days: Sequence[date | None]) -> list[S
     statements = []
     for number, (text, day) in enumerate(zip(texts, days, strict=True)):
         sentences = [sentence.text for sentence in extract_sentences(text)]
-        things = list_things(sentences)
-        statements += [Statement(*one) for one in zip(sentences, repeat(number), repeat(day), things)]
+        places = zip(sentences, list_things(sentences), list_before(sentences), strict=True)
+        statements += [Statement(text, number, day, things, before) for text, things, before in places]
     return statements
+
+
+def list_before(sentences: Sequence[str]) -> list[str]:
+    """Return the sentence before each one of a text that refers to it, and nothing before the others."""
+    pairs = zip(["", *sentences], sentences, strict=False)
+    return [before if refers_elsewhere(text) else "" for before, text in pairs]
 
 
 def list_things(sentences: Sequence[str]) -> list[frozenset[str]]:
@@ -143,23 +158,31 @@ def contradicts_itself(text: str) -> bool:
 
 def _group_matters(statements: Sequence[Statement], language: str | None) -> list[list[_Sentence]]:
     """Group the sentences that agree with, or dispute, the first one of their group. ``language``: of all."""
-    forms = defaultdict[str, list[int]](list)
+    forms = defaultdict[tuple[str, str], list[int]](list)
     for at, statement in enumerate(statements):
-        forms[normalize_text(statement.text)].append(at)
+        forms[normalize_text(statement.text), normalize_text(statement.before)].append(at)
     matters: list[list[_Sentence]] = []
     words_of: list[frozenset[str]] = []
     matters_with = defaultdict[str, list[int]](list)
     things_of: list[frozenset[str]] = []
     for positions in forms.values():
-        text = statements[positions[0]].text
+        text, before = statements[positions[0]].text, statements[positions[0]].before
         things = frozenset[str]().union(*(statements[at].things for at in positions))
         words = extract_content_words(text)
         shared = Counter(chain.from_iterable(matters_with.get(word, ()) for word in words))
         shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
         for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
-            comparison = _compare(matters[number][0].text, text, language)
+            first = statements[matters[number][0].positions[0]]
+            comparison = _compare(first.text, text, language)
             # "Pod of `mailer` ran out. Raised the limit to 2 GB." is of the pod that the sentence before names.
             is_other = comparison and comparison.relation == "replaces" and _are_apart(things, things_of[number])
+            if comparison and comparison != AGREES and not _follow_same(first.before, before, language):
+                continue
+            if comparison and comparison.relation == "elsewhere":
+                sides = ((one, _find_last_day(one, statements)) for one in (matters[number][0].positions, positions))
+                if _has_changed([(statements[at[0]].text, day) for at, day in sides], language):
+                    relation: Relation = "replaces" if comparison.claim else "renames"
+                    comparison = replace(comparison, relation=relation, thing="", claim=normalize_text(text))
             if comparison and not is_other:
                 matters[number].append(_Sentence(text, positions, comparison))
                 break
@@ -187,14 +210,36 @@ def _are_apart(things: frozenset[str], others: frozenset[str]) -> bool:
     return bool(things - others and others - things)
 
 
+def _follow_same(before: str, other: str, language: str | None) -> bool:
+    """Return True if the sentences that two others refer to say the same, or there are none."""
+    if normalize_text(before) == normalize_text(other):
+        return True
+    return bool(before and other) and _compare(before, other, language) == AGREES
+
+
+def _has_changed(told: Sequence[tuple[str, date | None]], language: str | None) -> bool:
+    """Return True if the newer of two sentences tells what took the place of what the older one claims."""
+    days = [day for _, day in told if day is not None]
+    if len({*days}) < len(told):
+        return False
+    older, newer = (read_sentence(text, language) for text, day in sorted(told, key=lambda one: one[1] or date.min))
+    return takes_over(older, newer)
+
+
+def _find_last_day(positions: Iterable[int], statements: Sequence[Statement]) -> date | None:
+    """Return the last day of statements; None if some have none."""
+    days = [statements[at].day for at in positions]
+    known = [day for day in days if day is not None]
+    return max(known) if len(known) == len(days) else None
+
+
 class _Claim:
     """The sentences of a matter that claim the same of the same thing."""
 
     def __init__(self, sentences: Sequence[_Sentence], statements: Sequence[Statement]) -> None:
         self.positions = sorted(at for sentence in sentences for at in sentence.positions)
-        days = [statements[at].day for at in self.positions]
-        self.days = [day for day in days if day is not None]
-        self.last_day = max(self.days) if len(self.days) == len(days) else None
+        self.days = [day for at in self.positions if (day := statements[at].day) is not None]
+        self.last_day = _find_last_day(self.positions, statements)
         # The first sentence has the first position, and is the one that is told.
         self.comparison = next((one.comparison for one in sentences if one.comparison.other), AGREES)
 

@@ -174,6 +174,10 @@ _ASKS = ignore_case(
     r"|^\W*(?:can|could|will|would) you\b"
     r"|^\W*(?:(?:i|we) )?(?:need|want|would like|like) to know\b",
 )
+# "Release 2.3 was withdrawn": a noun with a number, though it may be a verb.
+_NUMBERED_EVENT = re.compile(
+    r"^\W*\w+ (?:v|no\.? ?|#)?\d[\w.]*(?: (?:of|for|in|on) [^.,:;]{1,60}?)? (?:is|was|were|has|had)\b", re.IGNORECASE
+)
 _REQUEST = re.compile(r"\b(?:please|pls)\b|\b(?:my|me|mine)\b", re.IGNORECASE)
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|been|being|has|have|had|do|does|did|can|could|will|would|shall|should|may|might|must|"
@@ -182,6 +186,23 @@ _VERB = re.compile(
     r"returns|ist|sind|wird|werden|hat|haben|kann|muss|soll|es|son|está|están|tiene|debe|puede|est|sont|doit|peut|"
     r"n['’]t|\w+n['’]t|[a-z]+(?:ates?|izes?|ises?|ifies|emerges|depends|allows|ensures|provides|prevents|enables))\b",
     re.IGNORECASE,
+)
+# What is one's opinion, or open: behind what is told in brackets or in a short sentence, or as its label.
+_OPINION = (
+    r"opinion|idea|proposals?|suggestion|undecided|no decision(?: yet)?|not (?:yet )?decided(?: yet)?|open question|"
+    r"(?:still )?(?:up for|under) discussion|to be (?:decided|discussed)|meinung|vorschlag|idee|"
+    r"(?:noch )?nicht entschieden|(?:noch )?keine entscheidung|unentschieden|opinión|propuesta|"
+    r"sin decidir|(?:aún )?no (?:está )?decidido|sin decisión|proposition|avis|"
+    r"pas (?:encore )?décidé|aucune décision|non décidé"
+)
+_THAT_IS = (
+    r"(?:this|that|it|is|was|only|just|still|an?|the|my|our|his|her|their|\w+['’]s|das|dies|ist|war|nur|eine?|"
+    r"es|fue|solo|una?|mi|su|c'est|une|mon|son)"
+)
+_UNDECIDED = ignore_case(
+    rf"[(（][^()（）]*\b(?:{_OPINION})\b[^()（）]*[)）]|^\W*(?:\w+(?:['’]s)? )?(?:{_OPINION})\s*[:：]"
+    rf"|^\W*(?:{_THAT_IS} ){{0,4}}(?:{_OPINION})(?: (?:of|by|von|de) \S+)?\W*$"
+    r"|[(（][^()（）]*(?:提议|建议|未决定|提案|意見|未決定)[^()（）]*[)）]"
 )
 # Commas and brackets of an enumeration without a verb, and of one whatever its words: it states nothing.
 _MANY_PARTS, _ENUMERATION = 3, 9
@@ -290,7 +311,7 @@ def _read_lesson(sentence: str, is_opening: bool) -> Lesson:
         return Lesson(text, "rule" if is_rule and not is_reason else "report", tells_why)
     if _warns(text):
         return Lesson(text, "warning", is_reason)
-    if is_command(text) or _MODAL.search(text) or _FOREIGN_ADVICE.search(text):
+    if (is_command(text) and not _NUMBERED_EVENT.match(text)) or _MODAL.search(text) or _FOREIGN_ADVICE.search(text):
         return Lesson(_trim_attempt(text), "rule", is_reason)
     if _PAST.search(text):
         return Lesson(text, "report", is_reason or is_failure(text))
@@ -305,6 +326,17 @@ def _read_lesson(sentence: str, is_opening: bool) -> Lesson:
 def is_change(text: str) -> bool:
     """Return True for the name of a change that fixes nothing: "feat(api): add paging", "Wire the page to the api"."""
     return (_COMMIT.match(text) or _CHANGE_VERB.match(text)) is not None and not _FIX.search(text)
+
+
+def find_past(text: str) -> int | None:
+    """Return where a sentence first tells of what was or was done; None if it does not."""
+    found = _PAST.search(text)
+    return found.start() if found else None
+
+
+def is_undecided(text: str) -> bool:
+    """Return True if a sentence says that what is told is an opinion or a proposal, or not decided."""
+    return _UNDECIDED.search(text) is not None
 
 
 def is_personal(text: str) -> bool:

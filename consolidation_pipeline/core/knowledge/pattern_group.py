@@ -12,12 +12,14 @@ import numpy as np
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import detect_language
-from consolidation_pipeline.core.knowledge.disputes import tell_day, tell_later
+from consolidation_pipeline.core.knowledge.disputes import read_sentence, tell_day, tell_later
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     TO_TRY,
+    Lesson,
     Role,
     is_bug_report,
+    is_undecided,
     judges_attempt,
     opens_with_condition,
     read_lesson,
@@ -25,12 +27,14 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     MAX_SENTENCES,
     Candidate,
+    as_written,
     is_disputed,
     list_sentences,
     opposes,
     settle_disputes,
 )
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
+from consolidation_pipeline.core.knowledge.rival_claims import are_of_others
 from consolidation_pipeline.core.knowledge.same_claims import SameClaim
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.weak_sentences import contests, names_remedy, names_wish_alone, read_fault
@@ -38,6 +42,7 @@ from consolidation_pipeline.core.literals.literal_scanner import Literal
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
+from consolidation_pipeline.core.text.word_overlap import extract_content_words, shares_words
 
 # A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
 # only if there is nothing else.
@@ -81,6 +86,9 @@ _MAX_COMPARED, _AGAINST = 24, 0.34
 _CONTESTED = 0.1
 # Share of the units with more than a subject that must have an instruction, for the headline to be one.
 _INSTRUCTING = 0.5
+
+# Reports that share this part of the content words of the shorter one are of one kind.
+_LIKE_WORDS = 0.5
 
 # What is wrong, rather than what would be right.
 _BLAMES = ignore_case(r"\b(?:is|are) causing\b|\b(?:incorrectly|wrongly)\b")
@@ -149,7 +157,8 @@ class PatternGroup:
             return text
         if later is None:
             return tell_day(text, day, self.language)
-        return tell_later(text, self.read(later).lesson.text, day, self.language)
+        # What a sentence tells of others stands in brackets: it is not quoted in others.
+        return tell_later(self.tell(as_written(one)), self.read(later).lesson.text, day, self.language)
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""
@@ -262,6 +271,16 @@ class PatternGroup:
         """Return the share of units that ask something."""
         return self.weigh_texts(one.ranked.text for one in self.candidates if one.lesson.role == "question")
 
+    def is_one_case(self, one: Candidate) -> bool:
+        """Return True for a report of one occasion, or of one thing, where another unit reports the like of another."""
+        if one.lesson.role != "report" or self.has_attempts:
+            return False
+        text = " ".join(one.ranked.sentence.quote.split())
+        words, reading = extract_content_words(text), read_sentence(text, self.language)
+        others = (text for at, found in self.sentences.items() if at != one.ranked.text for text in found)
+        like = (text for text in others if shares_words(words, extract_content_words(text), _LIKE_WORDS))
+        return any(are_of_others(reading, read_sentence(text, self.language)) for text in like)
+
     def has_instructions(self) -> bool:
         """Return True if enough of the units that have more than a subject instruct."""
         speaking = {at for at, found in self.sentences.items() if len(found) > 1}
@@ -310,6 +329,8 @@ class PatternGroup:
             lesson = replace(lesson, role=role if role in ("rule", "warning", "question") else "fact")
         if lesson.role == "fact" and len(sentences) > 1 and not SENTENCE_END.search(lesson.text):
             lesson = replace(lesson, role="subject")
+        if lesson.role in ("rule", "warning") and self._is_opinion(ranked):
+            lesson = Lesson(ranked.sentence.text, "report", lesson.is_reason)
         if lesson.role in ("rule", "warning", "fact") and ranked.text in self.bug_reports:
             lesson = replace(lesson, role="fragment")
         factor = _ROLE_FACTORS[lesson.role]
@@ -323,6 +344,18 @@ class PatternGroup:
         factor *= _UNMENDED if lesson.is_verdict and not names_remedy(lesson.text) else 1.0
         factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
         return Candidate(ranked, lesson, ranked.score * factor)
+
+    def _is_opinion(self, ranked: RankedSentence) -> bool:
+        """Return True if a sentence, or the one behind it, says that it is what someone thinks or proposes."""
+        told = " ".join(ranked.sentence.quote.split())
+        is_believed = any(cue.category == "stance" for cue in read_sentence(told, self.language).cues)
+        return is_believed or is_undecided(told) or bool(self.find_reservation(ranked))
+
+    def find_reservation(self, ranked: RankedSentence) -> str:
+        """Return the sentence behind another one that calls it an opinion or undecided; empty if it does not."""
+        told, sentences = " ".join(ranked.sentence.quote.split()), self.sentences[ranked.text]
+        behind = sentences[sentences.index(told) + 1 :][:1] if told in sentences else []
+        return behind[0] if behind and is_undecided(behind[0]) else ""
 
     def _prefer_newer(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates with a higher score for newer facts, if the best of them is a fact."""

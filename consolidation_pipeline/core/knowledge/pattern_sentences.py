@@ -12,9 +12,16 @@ from typing import NamedTuple
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings, may_merge_readings
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
-from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled, list_things
+from consolidation_pipeline.core.knowledge.disputes import (
+    Statement,
+    find_disputes,
+    list_before,
+    list_overruled,
+    list_things,
+)
 from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
+from consolidation_pipeline.core.knowledge.rival_claims import are_events
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.weak_sentences import (
@@ -124,8 +131,9 @@ def _may_merge(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _contradict(one: str, other: str) -> bool:
-    differences = explain_readings(read(one), read(other), is_brief=True).differences
-    return any(
+    first, second = read(one), read(other)
+    differences = explain_readings(first, second, is_brief=True).differences
+    return not are_events(first, second) and any(
         PROOFS[found.kind] == "contradicts" and (found.kind != "polarity" or _denies_said(found, one, other))
         for found in differences
     )
@@ -161,13 +169,13 @@ def settle_disputes(
         sentences: All sentences of each unit that has any, in their order.
     """
     ranked = ranked[:MAX_SENTENCES]
-    things = {
-        (at, text): named
+    places = {
+        (at, text): place
         for at, found in sentences.items()
-        for text, named in zip(reversed(found), reversed(list_things(found)), strict=True)
+        for text, *place in zip(*map(reversed, (found, list_things(found), list_before(found))), strict=True)
     }
     statements = [
-        Statement(one.sentence.text, one.text, units[one.text].day, things[one.text, one.sentence.text])
+        Statement(one.sentence.text, one.text, units[one.text].day, *places[one.text, one.sentence.text])
         for one in ranked
     ]
     disputes = find_disputes(statements)

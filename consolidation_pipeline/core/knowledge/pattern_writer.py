@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
+from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     Lesson,
@@ -132,6 +133,8 @@ class PatternWriter(PatternGroup):
             *before, last = (self.tell_with(one, later) if one is best else self.tell(one) for one in passage)
             headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
             saying = self.list_saying(best)
+            if self._is_sequel(best):
+                saying = saying & self.list_saying(passage[0])
             support = self.measure_part(self.list_supporters(best))
             said = self._count_saying(saying, sightings)
             overruled |= saying if later else frozenset()
@@ -165,10 +168,13 @@ class PatternWriter(PatternGroup):
             # Attempts of which no sentence tells what was wrong say only that they failed.
             is_matter = self._is_coherent(used, kind) and self.say_something() and not self.has_attempts
             is_shared = is_single or is_matter
-            # The question that most of the units ask names them better than a phrase.
-            is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
-            title = told.pop(0) if is_title else self.title
             days = {shorten_example(one.lesson.text): self.units[one.ranked.text].day for one in used}
+            # The question that most of the units ask names them better than a phrase; else the newest example leads.
+            is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
+            if is_title and kind != "questions" and not family:
+                told = [*sorted(told[: _MAX_EXAMPLES + 1], key=lambda text: days.get(text) or date.min, reverse=True)]
+                is_title = len(told[0]) <= MAX_TITLE_CHARS
+            title = told.pop(0) if is_title else self.title
             # The sort is stable: a template and examples without a day keep their places.
             told = sorted(told[:_MAX_EXAMPLES], key=lambda text: days.get(text) or date.max, reverse=True)
             if is_single and kind != "questions":
@@ -228,10 +234,24 @@ class PatternWriter(PatternGroup):
                 least = max(wanted[one.lesson.role], _RULE_SUPPORT if is_name else _LEAST_SUPPORT)
                 if self._is_faulty(one, faults) or self.measure_support(one) < least or self.is_contested(one):
                     continue
+                if self.is_one_case(one) or self._leaves_opening(one):
+                    continue
                 if self.stands_for_most(one):
                     return one, True
                 lone = lone or one
         return None if lone is None else (lone, False)
+
+    def _is_sequel(self, one: Candidate) -> bool:
+        """Return True for what was done after what stands before it: "The export failed. Piotr opened a ticket"."""
+        is_event = one.lesson.role == "fact" and Claim.of(one.lesson.text, self.language or "en").is_event
+        is_told = is_event or one.lesson.role == "report"
+        is_behind = " ".join(one.ranked.sentence.quote.split()) != self.sentences[one.ranked.text][0]
+        return is_told and is_behind and not one.lesson.is_reason and not self.has_attempts
+
+    def _leaves_opening(self, one: Candidate) -> bool:
+        """Return True for what was done after something that the text would not tell."""
+        opening = " ".join(self._find_passage(one)[0].ranked.sentence.quote.split())
+        return self._is_sequel(one) and opening != self.sentences[one.ranked.text][0]
 
     def _is_title_of(self, told: Sequence[str]) -> bool:
         """Return True if the title names something told; one name alone may be the task of failed attempts."""
@@ -390,7 +410,10 @@ class PatternWriter(PatternGroup):
         openings = [one for one in openings if not names_symptom_alone(one.sentence.text)] or openings
         scored = [replace(one, score=one.score / one.sentence.readability) for one in openings]
         scored.sort(key=lambda one: one.order)
-        lessons = [Candidate(one, Lesson(one.sentence.text, "subject", False), one.score) for one in scored]
+        texts = (f"{one.sentence.text} {self.find_reservation(one)}".rstrip() for one in scored)
+        lessons = [
+            Candidate(one, Lesson(text, "subject", False), one.score) for one, text in zip(scored, texts, strict=True)
+        ]
         near = [one for one in lessons if one.score >= _CENTRAL * lessons[0].score]
         chosen = self.choose(near, most=_MAX_EXAMPLES + 1, max_chars=10 * _PART_CHARS)
         told: list[Candidate] = []

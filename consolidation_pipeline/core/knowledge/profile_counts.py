@@ -17,6 +17,7 @@ from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
 from consolidation_pipeline.core.knowledge.summary_frames import find_common_language
 from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
+from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms, is_unspaced
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -265,7 +266,7 @@ class _Counter:
         return [f"{'; '.join([self._say('success', rate=f'{rate:.0%}', count=len(rated)), *told])}."]
 
     def _tell_repeats(self) -> list[str]:
-        distinct = len({" ".join(text.lower().split()) for text in self.texts})
+        distinct = len(set(map(normalize_text, self.texts)))
         repeats = len(self.texts) - distinct
         if not self._is_told(repeats):
             return []

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.explanation import Difference, Explanation, explain_readings
 from consolidation_pipeline.core.differences.language import load_language, split_words
-from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
+from consolidation_pipeline.core.knowledge.change_words import find_changes, find_roles, tells_addition
+from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.truncation import truncate_at_word
 
@@ -50,8 +53,18 @@ _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`
 _OPERATOR_BEFORE, _OPERATOR_AFTER = re.compile(r"[*/^]\s*$|[\w)]\s+\+\s+$"), re.compile(r"\s*[*^]|\s+[/+]\s")
 # Cues of opposite bounds, and the class of markers such as "if" and "when".
 _BOUNDS, _CONDITION = frozenset(("above", "below")), "if"
+# What stands before a date that is the value told: "was on 9 May", "was moved to 9 May".
+_IS_ON = ignore_case(
+    r"\b(?:(?:was|were|war|waren|fue|fueron|era|était|étaient)(?: (?:on|at|am|el|le))?|to|until|till|auf|bis|hasta|"
+    r"jusqu['’]au)\s+(?:the |den |zum )?$"
+)
 # Markers of reasons.
 _REASONS = frozenset(("because", "result"))
+_FORBIDDEN = ignore_case(
+    r"forbidden|prohibited|banned|disallowed|verboten|untersagt|prohibid[oa]s?|interdite?s?|défendue?s?|禁止"
+)
+# Markers of the order of two steps.
+_ORDERS = frozenset(("before", "after"))
 # Cues that stand at the verb of a clause.
 _VERB_CUES = ("modality", "polarity")
 
@@ -98,9 +111,11 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     if any(cue.category == "question" for reading in (first, other) for cue in reading.cues):
         return None
     found = explain_readings(first, other, is_brief=True)
-    if found.may_merge:
+    if found.may_merge or _forbid_alike(found):
         return AGREES
     comparison = _compare_claims(first, other, found)
+    if comparison and comparison.relation in ("replaces", "renames") and are_events(first, other):
+        return None
     # Few sentences compare: only for these it matters whether words stand in another order, too.
     return comparison and _compare_claims(first, other, explain_readings(first, other))
 
@@ -108,6 +123,8 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
 def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Comparison | None:
     """Return how two sentences relate that do not agree; None if they are about different matters."""
     differs_in_cues = _differ_in_cues_alone(first, other)
+    differs_in_cues |= _reverse_order(found, first, other)
+    differs_in_cues |= {one.kind for one in found.differences} == {"exception"} and except_said(found, first, other)
     if found.verdict != "contradicts" and not differs_in_cues:
         return None
     sides = (
@@ -209,6 +226,71 @@ def names_things(difference: Difference, first: Reading, other: Reading) -> bool
     )
 
 
+def are_events(first: Reading, other: Reading) -> bool:
+    """Return True for reports of what happened once, each with a date or number of its own: both hold.
+
+    The number names what the report is of ("release 2.3 was withdrawn"), so it stands before the verb; a date may stand
+    behind it. What is said to be "on 9 May", or to be moved to it, is no report of that day.
+    """
+    return bool(_list_occasions(first) - other.key_set) and bool(_list_occasions(other) - first.key_set)
+
+
+def takes_over(older: Reading, newer: Reading) -> bool:
+    """Return True if a newer sentence tells what took the place of a value or a name in an older one.
+
+    Its words of a change ("raised to 9", "is the head of it now") are all that it has besides, and a name stands for
+    who has a part that one has.
+    """
+    language = newer.language
+    if language is None or tells_addition(newer.text, language):
+        return False
+    cues = [change.cue for change in find_changes(newer.text, language) if change.form != "contrast"]
+    old = [token for token in older.tokens if token.key not in newer.key_set]
+    new = [token for token in newer.tokens if token.key not in older.key_set]
+    told = [token for token in new if not any(start <= token.start < end for start, end in cues)]
+    if not (cues and old and told) or any(token.kind not in VALUE_KINDS for token in (*old, *told)):
+        return False
+    has_part = any(True for _ in find_roles(newer.text, language))
+    return has_part if any(map(is_name, (*old, *told))) else all(len(side) == 1 for side in (old, told))
+
+
+def are_of_others(first: Reading, other: Reading) -> bool:
+    """Return True for reports of other occasions or other things: "the mailer broke", "the planner broke"."""
+    if are_events(first, other):
+        return True
+    own, others = (_list_subjects(one) - two.key_set for one, two in ((first, other), (other, first)))
+    return 0 < len(own) <= _MOST_WORDS and 0 < len(others) <= _MOST_WORDS
+
+
+def _list_subjects(reading: Reading) -> frozenset[str]:
+    """Return the keys of the words before the verb of a report; empty if a marker stands there: "when it was shut"."""
+    start = _find_past(reading)
+    if start is None or any(cue.category == "marker" and cue.start < start for cue in reading.cues):
+        return frozenset()
+    return frozenset(token.key for token in reading.tokens if token.start < start)
+
+
+def _list_occasions(reading: Reading) -> frozenset[str]:
+    """Return the keys of the dates and numbers that tell of which occasion a report is; empty for what is no report."""
+    text, start = reading.text, _find_past(reading)
+    if start is None:
+        return frozenset()
+    tokens = [reading.tokens[at] for at in sort_as_written(reading.tokens)]
+    return frozenset(
+        token.key
+        for at, token in enumerate(tokens)
+        if (token.key.startswith("date:") and _IS_ON.search(text[: token.start]) is None)
+        or (token.start < start and _numbers_thing(tokens, at, text))
+    )
+
+
+def _find_past(reading: Reading) -> int | None:
+    """Return where a sentence first tells of what was; None if it does not."""
+    past = [cue.start for cue in reading.cues if (cue.category, cue.pole) == ("tense", "past")]
+    found = find_past(reading.text)
+    return min([*past, *([] if found is None else [found])], default=None)
+
+
 def _differs_in_condition(difference: Difference, first: Reading, other: Reading) -> bool:
     """Return True for opposite bounds or opposites in a condition: above and below 5, when it opens and when it closes.
 
@@ -245,6 +327,12 @@ def is_label(tokens: Sequence[Token], at: int, text: str, *, may_open: bool = Fa
     return word.text.lower() in _LABELS or (may_open and at == 1 and len(tokens) > 2)
 
 
+def _numbers_thing(tokens: Sequence[Token], at: int, text: str) -> bool:
+    """Return True for a number beside the name of what it numbers, and a version: "incident 4", "release 2.3"."""
+    token = tokens[at]
+    return is_label(tokens, at, text, may_open=True) or (token.key.startswith("number:") and token.text[0].isalpha())
+
+
 def is_name(token: Token) -> bool:
     """Return True for a name, a path, an address or an identifier; False for a value and a word."""
     return token.kind == "name" or token.key.startswith(_NAMES)
@@ -274,6 +362,39 @@ def _differ_in_cues_alone(first: Reading, other: Reading) -> bool:
         sorted((cue.category, cue.pole) for cue in one.cues if cue.category != "tense") for one in (first, other)
     )
     return cues != others and [category for category, _ in cues] == [category for category, _ in others]
+
+
+def _forbid_alike(found: Explanation) -> bool:
+    """Return True if one sentence denies what the other one calls forbidden, and they say the same otherwise."""
+    denied = [one for one in found.differences if one.kind == "polarity"]
+    added = [one for one in found.differences if one.kind == "addition"]
+    if len(denied) != 1 or len(added) != 1 or len(found.differences) != len(denied) + len(added):
+        return False
+    # The negation stands in the one text, the word in the other.
+    sides = (denied[0].a, added[0].b), (denied[0].b, added[0].a)
+    return any(denial and _FORBIDDEN.fullmatch(word) for denial, word in sides)
+
+
+def _reverse_order(found: Explanation, first: Reading, other: Reading) -> bool:
+    """Return True if sentences of the same words tell the order of two steps the other way round."""
+    if {one.kind for one in found.differences} != {"moved cue"} or first.key_set != other.key_set:
+        return False
+    later, earlier = ({token.key for token in one.tokens if token.governor in _ORDERS} for one in (first, other))
+    return bool(later and earlier) and later.isdisjoint(earlier)
+
+
+def except_said(found: Explanation, first: Reading, other: Reading) -> bool:
+    """Return True if one sentence excepts what the other one includes: "except for members", "also for members"."""
+    excepted = [one for one in found.differences if one.kind == "exception"]
+    sides = (first, other, "spans_a"), (other, first, "spans_b")
+    named = [
+        (token.key, said)
+        for one in excepted
+        for reading, said, spans in sides
+        for token in reading.tokens
+        if any(start <= token.start < end for start, end in getattr(one, spans))
+    ]
+    return bool(named) and all(key in said.key_set for key, said in named)
 
 
 def _is_qualified(one: str, other: str) -> bool:

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, read_lesson
-from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.rival_claims import are_events, except_said, is_name
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A memory that says a claim has this share of its content words. One with so many of those of a long claim says it, if
@@ -24,6 +24,8 @@ _SAYS, _SAYS_LONG, _LONG_WORDS = 0.65, 0.85, 10
 _ON_MATTER, _ON_MATTER_BY_NAME, _FEWEST_SHARED = 0.5, 0.4, 2
 # With this share, so many words, one of them a name or value, and words of its own, it tells what became of the matter.
 _MOSTLY, _TOLD_WORDS = 0.6, 3
+# A change of a long claim has this share of its words in common with it, besides function words.
+_CHANGED = 0.5
 # Differences that make another claim of a sentence, and those that do so in a short one: "is the owner", "took over".
 _OTHER = frozenset(("value", "name", "code", "exchange", "polarity", "language"))
 _OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue", "word"))
@@ -61,14 +63,14 @@ class SameClaim:
     def find_rival(self, sentences: Sequence[str]) -> str | None:
         """Return the sentence of a newer memory that says something else of the matter; None if there is none.
 
-        It has another value, or tells of a change. Of a long claim, other words are no sign of that.
+        It has another value, or tells of a change. Of a long claim, other words are no sign of that: only words of a
+        change are.
         """
-        if len(self.words) >= _LONG_WORDS:
-            return None
         # A title beside sentences says nothing of the matter.
         told = [text for text in sentences if len(sentences) == 1 or SENTENCE_END.search(text)]
         near = [text for text in told if self._is_on_matter(text)]
-        return max(filter(self._is_rival, near), key=self._measure_share, default=None)
+        tells = self._is_changed_in if len(self.words) >= _LONG_WORDS else self._is_rival
+        return max(filter(tells, near), key=self._measure_share, default=None)
 
     def _measure_share(self, text: str) -> float:
         """Return the share of the content words of the claim that a text has."""
@@ -112,13 +114,29 @@ class SameClaim:
         found = explain_readings(self.reading, other).differences
         return not any(_makes_other(one, self.reading, is_long=is_long) for one in found)
 
+    def _is_changed_in(self, text: str) -> bool:
+        """Return True if a text tells a change that the claim does not tell, and half of it is of the claim."""
+        other = read_sentence(text, self.language)
+        if _CHANGED * len(other.key_set) > len(other.key_set & self.reading.key_set):
+            return False
+        if not _tells_change(other) or _tells_change(self.reading) or are_events(self.reading, other):
+            return False
+        found = explain_readings(self.reading, other, is_brief=True)
+        return not found.may_merge and not any(_names_another(one, self.reading, other) for one in found.differences)
+
     def _is_rival(self, text: str) -> bool:
         other, language = read_sentence(text, self.language), self.reading.language or "en"
         explanation = explain_readings(self.reading, other, is_brief=True)
         found = explanation.differences
-        if explanation.may_merge or any(_names_another(one, self.reading, other) for one in found):
+        if (
+            explanation.may_merge
+            or are_events(self.reading, other)
+            or any(_names_another(one, self.reading, other) for one in found)
+        ):
             return False
         if _tells_change(other) and not _tells_change(self.reading):
+            return True
+        if except_said(explanation, self.reading, other):
             return True
         # "With sugar", "without sugar".
         if self.reading.key_set == other.key_set and any(one.kind in ("polarity", "added cue") for one in found):
@@ -155,10 +173,13 @@ def _tells_change(reading: Reading) -> bool:
 
 def _names_another(difference: Difference, claim: Reading, other: Reading) -> bool:
     """Return True if names or identifiers stand in the place of others: the other sentence is of another thing."""
-    sides = (claim, difference.spans_a), (other, difference.spans_b)
+    sides = (claim, other, difference.spans_a), (other, claim, difference.spans_b)
     return all(
-        any(is_name(token) and token.start in {start for start, _ in spans} for token in reading.tokens)
-        for reading, spans in sides
+        any(
+            is_name(token) and token.key not in opposite.key_set and token.start in {start for start, _ in spans}
+            for token in reading.tokens
+        )
+        for reading, opposite, spans in sides
     )
 
 

@@ -46,6 +46,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
     names_wish_alone,
     tells_status,
 )
+from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -221,9 +222,19 @@ class TopicGroup(PatternGroup):
         title = self._specify(phrase, statements)
         # Else the lessons are about something else than most of the memories.
         share = _TITLE_TOLD if title == phrase else _NAME_TOLD
-        title = title if names_told(title, " ".join(statements), share=share) and title not in titles else ""
+        is_title = names_told(title, " ".join(statements), share=share) and not self._is_statement(title)
+        title = title if is_title and title not in titles else ""
         lead = "" if title else statements.pop(0)
         return TopicLine(title, " ".join(statements), True, quoted | self._list_holders(title), lead)
+
+    def _is_statement(self, title: str) -> bool:
+        """Return True if a title is a whole sentence of a memory: it would be told twice, or as it was before."""
+        folded = normalize_text(title)
+        return any(
+            normalize_text(text) == folded and (SENTENCE_END.search(text) or len(found) == 1)
+            for found in self.sentences.values()
+            for text in found
+        )
 
     def finish(self, one: Candidate) -> str:
         """Return a statement as it is told, with the one that excludes it."""

@@ -98,6 +98,8 @@ _OPENS_WITH_REFERENCE = re.compile(
     r"|^\W*(?:due to|because of|despite|given) (?:this|that)\b"
     # "If the rows are equal, it skips one": of what was named before, as "it" is none of the rows.
     r"|^\W*(?:when|whenever|if|where|while)\s[^,]*\bare\b[^,]*,\s(?:then )?it\s(?!(?:is|was|makes|helps|takes)\b)"
+    # "Not cutting it for now": what is not cut stands in the sentence before.
+    r"|^\W*(?:not|still|just|already) [^\W\d_]+ing (?:it|them|this|that)\b(?!.*[,;:])"
     r"|^\W*(?:never:|(?:yes|no|nein|ja|sí|oui|non)[:,] )"
     r"|^\W*(?:set|raised|lowered|changed|switched|moved|reverted|increased|reduced) (?:to|from)\b",
     re.IGNORECASE,

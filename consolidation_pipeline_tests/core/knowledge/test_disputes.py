@@ -48,7 +48,27 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
             "Er trinkt ihn mit Milch ({notiert}; vorher “{older}”).",
         ),
         ("Bebo el café con leche.", "Bebo el café sin leche.", "Bebo el café sin leche ({anotado}; antes “{older}”)."),
+        (
+            "The fair was moved to 4 May.",
+            "The fair was moved to 9 May.",
+            "The fair was moved to 9 May ({noted}; was 4 May).",
+        ),
         ("The Rome trip is on 4 May.", "The Rome trip is on 9 May.", "The Rome trip is on 9 May ({noted}; was 4 May)."),
+        (
+            "Run a check before any sale, also for old clients.",
+            "Run a check before any sale, except for old clients.",
+            "Run a check before any sale, except for old clients ({noted}; was “{older}”).",
+        ),
+        (
+            "Prüfung vor Annahme der Ware, auch bei Stammkunden.",
+            "Prüfung vor Annahme der Ware, außer bei Stammkunden.",
+            "Prüfung vor Annahme der Ware, außer bei Stammkunden ({notiert}; vorher “{older}”).",
+        ),
+        (
+            "Drain the node before upgrading the kernel.",
+            "Upgrade the kernel before draining the node.",
+            "Upgrade the kernel before draining the node ({noted}; was “{older}”).",
+        ),
         ("The shop calls billing.", "Billing calls the shop.", "Billing calls the shop ({noted}; was “{older}”)."),
         (
             "The key belongs to Alice.",
@@ -131,6 +151,14 @@ def test_claims_on_other_things_are_told_beside(texts: list[str], told: str) -> 
         ["Redis in staging has 4 GB of memory.", "Redis in production has 4 GB of memory."],
         ["Set the limit of the export job to 2 GiB.", "Set the limit of the import job to 2 GiB."],
         ["Der Server in Staging läuft nachts.", "Der Server in Produktion läuft nachts."],
+        ["Deployments are forbidden on Fridays.", "No deployments on Fridays."],
+        # Each report is of another occasion.
+        [
+            "Incident 12 October: checkout was down for 14 minutes as the disk of pay-02 was full.",
+            "Incident 2 November: checkout was down for 8 minutes as the disk of pay-03 was full.",
+        ],
+        ["Release 2.3 of the portal was rolled back.", "Release 2.4 of the portal was rolled back."],
+        ["Am 12. Mai war die Kasse 14 Minuten weg.", "Am 3. Juni war die Kasse 20 Minuten weg."],
         ["The limit is 30 s.", "The limit is half a minute, that is 30 seconds."],
         [],
     ],
@@ -223,4 +251,10 @@ def test_part_of_formula_is_no_rival_claim() -> None:
 )
 def test_sentence_before_tells_of_which_thing_a_claim_is(openings: tuple[str, str], count: int) -> None:
     texts = [f"{opening} Raised the quota to {size} GB." for opening, size in zip(openings, (20, 40), strict=True)]
+    assert len(find_disputes(list_statements(texts, [JANUARY, MAY]))) == count
+
+
+@pytest.mark.parametrize(("openings", "count"), [(("The mailer broke.", "The planner broke."), 0), (("A.", "A."), 1)])
+def test_reference_is_compared_with_what_it_refers_to(openings: tuple[str, str], count: int) -> None:
+    texts = [f"{opening} It took {found} minutes to find." for opening, found in zip(openings, (30, 12), strict=True)]
     assert len(find_disputes(list_statements(texts, [JANUARY, MAY]))) == count

@@ -733,3 +733,78 @@ def test_cause_of_failed_attempts_is_told_as_supposed() -> None:
     assert "Tried, failed: an implementation that " in found.content
     assert found.seen == "Said alike in 2 of 4 memories; as the failed attempts suppose, not proven."
     assert "Tried, failed: " in read_statements(found.content, found.title)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [
+            "Incident 12 October: checkout was down for 14 minutes because the certificate of pay-02 expired.",
+            "Incident 19 October: checkout was down for 33 minutes because the disk of pay-02 was full.",
+            "Incident 2 November: checkout was down for 8 minutes because the certificate of pay-03 expired.",
+        ],
+        [
+            "Release 2.3 of the returns portal was rolled back because of a broken migration.",
+            "Release 2.4 of the returns portal was rolled back because of a memory leak.",
+            "Release 2.6 of the returns portal was rolled back because of a wrong feature flag.",
+        ],
+    ],
+)
+def test_reports_of_several_occasions_are_examples(texts: list[str]) -> None:
+    (found,) = extract([date_units({text: date(2026, 10, 5 + 7 * at) for at, text in enumerate(texts)})])
+    assert found.content.endswith("For example: " + "; ".join(text[:-1] for text in reversed(texts)))
+    assert (found.overruled, found.best_practices) == (0, ())
+
+
+def test_what_was_done_next_stands_behind_its_cause() -> None:
+    faults = ["The export failed again.", "The export of the invoices failed at night.", "Export of orders failed."]
+    pattern = extract_first([f"{fault} Piotr opened a ticket." for fault in faults])
+    assert not pattern.content.startswith("Piotr")
+
+
+def test_opinion_is_no_instruction() -> None:
+    texts = {
+        "We should switch from Wwise to FMOD. (Bela's opinion, no decision.)": date(2026, 2, 9),
+        "Decision: we stay with Wwise. FMOD would cost six weeks.": date(2026, 2, 11),
+        "We should switch from Wwise to FMOD soon. (A proposal.)": date(2026, 2, 13),
+    }
+    (found,) = extract([date_units(texts)])
+    assert found.best_practices == ()
+    assert "Switch" not in found.content
+
+
+def test_brackets_are_not_quoted_in_brackets() -> None:
+    texts = {
+        "Deployments in the week need one approval of the lead.": date(2026, 1, 12),
+        "Deployments in the week need two approvals of the lead.": date(2026, 2, 9),
+        "Deployments in the week no longer need approvals of the lead, but a green build.": date(2026, 3, 2),
+    }
+    (found,) = extract([date_units(texts)])
+    assert "no longer need" in found.content
+    assert found.content.count("(") == 1
+
+
+@pytest.mark.parametrize(
+    ("notes", "headline"),
+    [
+        (
+            [
+                "El usuario vive en Sevilla y prefiere que le escriban por WhatsApp.",
+                "Prefiere que le escriban por WhatsApp; la usuaria vive en Sevilla.",
+                "La usuaria ya no quiere WhatsApp, prefiere correo.",
+            ],
+            "La usuaria ya no quiere WhatsApp, prefiere correo (",
+        ),
+        (
+            [
+                "Mandant Petrow möchte nur telefonisch kontaktiert werden, E-Mails liest er nicht.",
+                "Petrow will nur telefonisch kontaktiert werden; er liest keine E-Mails.",
+                "Petrow liest inzwischen auch E-Mails.",
+            ],
+            "Petrow liest inzwischen auch E-Mails (",
+        ),
+    ],
+)
+def test_change_leads_before_a_long_claim(notes: list[str], headline: str) -> None:
+    (found,) = extract([date_units({text: date(2026, 2, 5 + at) for at, text in enumerate(notes)})])
+    assert found.content.startswith(headline)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.lesson_sentences import is_bug_report, read_lesson
+from consolidation_pipeline.core.knowledge.lesson_sentences import is_bug_report, is_undecided, read_lesson
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,8 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import is_bug_report
         ("I forgot the lock of the table.", "report"),
         ("The current implementation is wrong because it skips zero.", "warning"),
         ("The deploy failed at noon.", "report"),
+        ("Release 2.3 of the portal was withdrawn.", "report"),
+        ("Not cutting it for now.", "fragment"),
         ("How do I rotate the key?", "question"),
         ("What is the limit of the export.", "question"),
         ("Which fees are there for parcels.", "question"),
@@ -135,3 +137,21 @@ def test_reasons_are_marked() -> None:
 def test_bug_report_tells_how_to_reproduce() -> None:
     assert is_bug_report("Menu stays open. Steps to reproduce: open the menu.")
     assert not is_bug_report("Keep the menu open until the page is loaded.")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("(Bela's opinion, no decision.)", True),
+        ("Switch to the new engine (a proposal).", True),
+        ("Proposal: switch to the new engine.", True),
+        ("Not decided yet.", True),
+        ("Das ist nur ein Vorschlag.", True),
+        ("Es una propuesta de Ana.", True),
+        ("C'est une proposition.", True),
+        ("Ask for a second opinion.", False),
+        ("Write the idea down.", False),
+    ],
+)
+def test_opinions_and_proposals_are_undecided(sentence: str, expected: bool) -> None:
+    assert is_undecided(sentence) is expected

@@ -49,6 +49,11 @@ def test_profile_tells_repeated_instruction_with_count() -> None:
     assert '"check the query plan of page' in tell(rows, "work_patterns")
 
 
+def test_repeats_are_those_that_are_one_content() -> None:
+    rows = [observe(at, text=f"Note {at % 10} tells what the cart page does{'.' * (at // 10)}") for at in range(20)]
+    assert "10 of the 20 notes repeat an earlier one word for word" in tell(rows, "work_patterns")
+
+
 def test_profile_tells_share_of_questions() -> None:
     asked = [
         observe(at, text=f"How do I add card {at} to the app" if at % 4 else "The app is slow.") for at in range(20)

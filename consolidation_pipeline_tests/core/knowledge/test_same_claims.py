@@ -72,6 +72,11 @@ def test_newer_sentence_on_the_matter_is_a_rival(claim: str, newer: str, languag
     [
         # Of another thing.
         ("The dance class of Ben is on Friday.", "The dance class of Ada is on Monday."),
+        # Of another occasion.
+        (
+            "Release 2.3 of the portal was rolled back for a leak.",
+            "Release 2.6 of the portal was rolled back for a flag.",
+        ),
         ("Noor's visa expires in May.", "Noor's lease expires in May."),
         ("Error Q104 means that the tray is empty.", "Error Q140 means that the tray is full."),
         # The same, turned or asked for in other words.
@@ -90,3 +95,9 @@ def test_sentence_of_another_matter_is_no_rival(claim: str, newer: str) -> None:
 def test_title_of_a_memory_is_no_rival() -> None:
     claim = SameClaim("The slow test check_gate failed in CI on the first of a month.", "en")
     assert claim.find_rival(["Fix the slow door test in CI", "The door waits for the bell now."]) is None
+
+
+def test_change_of_something_else_is_no_rival_of_a_long_claim() -> None:
+    claim = SameClaim("Am OLG ist Saal 241 für die Verhandlung Wiesner vorgesehen.", "de")
+    moved = "Die Verhandlung Wiesner ist vom 9. Juni auf den 23. Juni verlegt worden."
+    assert claim.find_rival([moved]) is None

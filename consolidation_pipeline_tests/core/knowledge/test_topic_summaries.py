@@ -238,3 +238,16 @@ def test_spellings_of_a_matter_are_one() -> None:
     asked += [f"How does a top up of {what} work?" for what in GOODS[:5]]
     asked += [f"Card payment {how}?" for how in ("late", "odd", "slow", "twice")]
     assert len(re.findall(r"top[ -]up \(", summarize(asked).content, re.IGNORECASE)) == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["ユーザーは車を持っている。", "ユーザーは車を売った。"], "ユーザーは車を売った。"),
+        (["用户每月预算是三千元。", "用户每月预算提高到五千元。"], "用户每月预算提高到五千元。"),
+    ],
+)
+def test_statement_is_no_title_of_itself(texts: list[str], told: str) -> None:
+    days = [DAY + timedelta(days=at) for at in range(len(texts))]
+    _, _, line = summarize_topics(texts, days).content.partition(": ")
+    assert line == told
