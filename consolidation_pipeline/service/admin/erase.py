@@ -118,7 +118,7 @@ def preview_erasure(
 
 @dataclass(frozen=True)
 class _Removal:
-    """What was removed in a transaction. ``group_id``: group of its changes. ``ids``: those of all rows that went."""
+    """Removal in a transaction. ``group_id``: group of its changes. ``ids``: those of all rows that went."""
 
     memories: Sequence[UUID]
     group_id: UUID

@@ -124,7 +124,7 @@ class ShadowReport(_Part):
 
     @property
     def next_step(self) -> tuple[str, str]:
-        """What makes its options the project's, and the command: ``promote``, unless it cannot be promoted."""
+        """Step that makes its options the project's, and its command: ``promote``, unless it cannot be promoted."""
         if model := self.options.get("embedding_model"):
             return "change the model", f"consolidation embeddings {self.project} --model {shlex.quote(model)}"
         if self.changes:
