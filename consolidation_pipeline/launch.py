@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from consolidation_pipeline.errors import ConflictError, JobEndedError, ProjectBusyError, StoreError
+from consolidation_pipeline.errors import ConflictError, JobEndedError, StoreError
 from consolidation_pipeline.service.runs.phases import PHASES, select_phases
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
@@ -22,7 +22,7 @@ from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.settings import Settings, use_dagster_home
 from consolidation_pipeline.store.database.engine import Engine, open_engine
 from consolidation_pipeline.store.jobs.jobs import find_job_by_run, finish_job
-from consolidation_pipeline.store.jobs.project_lock import is_project_busy
+from consolidation_pipeline.store.jobs.project_lock import check_not_busy
 from consolidation_pipeline.store.projects import Project, list_projects
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def run_project(
         if row is None and plan is not None and job_id is not None:
             finish_job(connection, job_id, "cancelled", error="the project was busy")
     if row is None:
-        _raise_if_busy(engine, project)
+        with engine.connect() as connection:
+            check_not_busy(connection, project.id, slug)
     seconds = time.monotonic() - began
     if row is None:
         return RunOutcome(slug, None, result.run_id, "failed", {}, _find_first_error(result), seconds)
@@ -147,7 +148,8 @@ def _execute(
         definition = _definitions().resolve_job_def(prefixed(job))
         if is_requested:
             _raise_if_taken(engine, UUID(tags[JOB_TAG]))
-            _raise_if_busy(engine, project)
+            with engine.connect() as connection:
+                check_not_busy(connection, project.id, project.slug)
         return execute_in_process(definition, instance, project.slug, phases=phases, tags=tags, run_id=run_id)
 
 
@@ -156,15 +158,6 @@ def _raise_if_taken(engine: Engine, job_id: UUID) -> None:
 
     if reason := explain_taken(engine, job_id):
         raise JobEndedError(f"{reason}: nothing was run", (str(job_id),))
-
-
-def _raise_if_busy(engine: Engine, project: Project) -> None:
-    with engine.connect() as connection:
-        is_busy = is_project_busy(connection, project.id)
-    if is_busy:
-        raise ProjectBusyError(
-            f"project {project.slug} is busy: another run or rollback holds it; try again when it is done"
-        )
 
 
 def register_projects() -> list[str]:

@@ -190,7 +190,7 @@ def test_groups_frame_lists_members(reviewed: Reviewed) -> None:
     asked = found[found["tier"] == "suggest"]
     pairs = [pair for listed in asked["asked_pairs"] for pair in listed]
     assert [{pair["a"], pair["b"]} for pair in pairs] == [set(ids) for ids in asked["member_ids"]]
-    assert all(pair["if_same"].startswith("no difference: ") for pair in pairs)
+    assert {pair["if_same"] for pair in pairs} == {""}
     assert found.loc[found["tier"] == "merge", "asked_pairs"].isna().all()
     assert (found["cohesion_min"] <= found["cohesion_mean"]).all()
     assert found["job_id"].nunique() == 1
@@ -280,6 +280,13 @@ def test_frames_page_lists_every_column(reviewed: Reviewed) -> None:
         name: load_frame(name, reviewed, **OPTIONAL.get(name, {})).dtypes.astype(str).to_dict()
         for name in frames.__all__
     }
+
+
+def test_frames_page_lists_every_status(reviewed: Reviewed) -> None:
+    rows = re.findall(r"^\| `status` \| category \| (.*) \|$", PAGE.read_text(), flags=re.MULTILINE)
+    for row, name in zip(rows, ("memories", "suggestions"), strict=True):
+        listed = set(re.findall(r"`(\w+)`", row))
+        assert listed == set(load_frame(name, reviewed)["status"].cat.categories)
 
 
 def test_code_on_frames_page_runs(reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch) -> None:

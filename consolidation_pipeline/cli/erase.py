@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -40,15 +40,17 @@ def erase(
     chosen = find_ids(engine, ids or ())
     if dry_run or not yes:
         found = preview_erasure(engine, chosen, project=project, user_id=user)
-        counts = {table: count for table, count in found.rows.items() if count}
         memories = counted(len(found.memories), "memory")
-        words = f"{found.project}: would erase {memories} for good; rows: {format_value(counts)}"
+        words = f"{found.project}: would erase {memories} for good; rows: {format_value(dict(found.rows))}"
+        if survivors := {effect: count for effect, count in found.survivors.items() if count}:
+            words += f"; of others: {format_value(survivors)}"
         if not dry_run:
             raise UsageError(f"{words}; confirm with --yes")
         if as_json:
-            print_json({**vars(found), "rows": counts})
+            print_json(vars(found))
         else:
             print(words)
+            _tell_left(found.left_in_sources, "would stay")
         return
     with _reserve(certificate):
         done = erase_memories(engine, chosen, project=project, user_id=user, reason=reason, changed_by=get_actor())
@@ -62,14 +64,18 @@ def erase(
             print_note(f"the certificate cannot be written to {certificate}: {error.strerror}")
             print(content)
     print_note(f"{done.project}: erased {counted(len(done.memories), 'memory')}; the next run derives the rest again")
-    for source, count in done.left_in_sources.items():
-        print_note(
-            f"{count} rows stay in the store of source {source}, which is only read, or as parts of files: "
-            "delete them there"
-        )
+    _tell_left(done.left_in_sources, "stay")
     if not done.is_clean:
         print_note(f"something is left: {format_value(dict(done.scan['places']))}")
         raise typer.Exit(1)
+
+
+def _tell_left(left: Mapping[str, int], verb: str) -> None:
+    for source, count in left.items():
+        print_note(
+            f"{count} rows {verb} in the store of source {source}, which is only read, or as parts of files: "
+            "delete them there"
+        )
 
 
 @contextmanager

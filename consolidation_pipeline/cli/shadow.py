@@ -185,8 +185,8 @@ def _summarize(report: ShadowReport) -> dict[str, object]:
         "cost": f"${cost.usd:.4f}, {cost.tokens} tokens, {cost.calls} calls, {cost.cached} from the cache"
         + ("" if cost.usd_here is None else f"; at most ${cost.usd_here:.4f} by the project's options"),
         "stopped": "; ".join(report.stopped) or None,
-        "changes": report.changes,
-        "promote": f"consolidation shadow {report.project} --name {report.name} --promote",
+        "changes": report.changes or "none: there is nothing to promote",
+        **dict([report.next_step]),
     }
 
 

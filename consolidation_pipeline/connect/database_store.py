@@ -163,7 +163,7 @@ class DatabaseStore:
                 return Changes(reason=reason, numbers=outbox.numbers, partitions=partitions)
             without = [*outbox.keys, *outbox.pending, *ignored]
             is_unique = has_unique_key(self.connection, self._mapping)
-            others = self.table.count_named(self.connection, without, distinct=not is_unique)
+            others = self.table.count_others(self.connection, without, distinct=not is_unique)
         return Changes(
             keys=outbox.keys, numbers=outbox.numbers, pending=outbox.pending, others=others, partitions=partitions
         )
@@ -200,6 +200,10 @@ class DatabaseStore:
     def find_shared_keys(self, keys: Sequence[str] | None = None) -> dict[str, int]:
         """Return those of ``keys``, or of all, that several memories have, with their number."""
         return self.table.find_shared_keys(self.connection, keys)
+
+    def explain_keyless(self) -> str | None:
+        """Return how many rows are no memories as they have no key; None if none."""
+        return self.table.explain_keyless(self.connection)
 
     def sample_rows(self, count: int) -> list[SourceRow]:
         """Return up to ``count`` memories that have a vector, by key."""

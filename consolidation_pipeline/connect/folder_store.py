@@ -87,6 +87,10 @@ class FolderStore:
         """Return the version of the sidecar; None if there is none."""
         return None if self._folder.find(_SOURCES) is None else VERSION
 
+    def explain_keyless(self) -> str | None:
+        """Return None: every note has a name."""
+        return None
+
     def explain_hidden(self) -> str | None:
         """Return None: a note that cannot be read is told by name."""
         return None

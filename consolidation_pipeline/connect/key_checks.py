@@ -28,12 +28,16 @@ def has_unique_key(connection: Connection[Any], mapping: TableMapping) -> bool:
     return connection.execute(_IS_UNIQUE, bound).fetchone() == (True,)
 
 
+def list_nullable(connection: Connection[Any], mapping: TableMapping) -> list[str]:
+    """Return the columns of the key that may be null: those of a view may."""
+    bound = [mapping.identifier().as_string(connection), list(mapping.key)]
+    return [name for (name,) in connection.execute(_LIST_NULLABLE, bound)]
+
+
 def find_key_warnings(connection: Connection[Any], mapping: TableMapping) -> list[str]:
     """Return sentences on a key that the table does not keep as one."""
-    bound = [mapping.identifier().as_string(connection), list(mapping.key)]
-    nullable = [name for (name,) in connection.execute(_LIST_NULLABLE, bound)]
     found = []
-    if nullable:
+    if nullable := list_nullable(connection, mapping):
         found.append(f"{', '.join(nullable)} may be null: rows without a key are neither copied nor written")
     if not has_unique_key(connection, mapping):
         key = ", ".join(mapping.key)

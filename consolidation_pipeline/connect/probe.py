@@ -46,7 +46,7 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
         _check_text(table)
         total, memories = _count(connection, table)
         if not memories:
-            raise UsageError(_describe_no_memories(table, total))
+            raise UsageError(_describe_no_memories(table, total, table.explain_keyless(connection)))
         _check_keys(connection, table)
         dimensions = _list_dimensions(connection, table)
         scopes = table.count_scopes(connection)
@@ -63,6 +63,7 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
             is_table=is_table,
             warnings=[
                 *_find_warnings(table, rights, dimensions, scopes, is_table, owner=_find_sidecar(connection)[0]),
+                *filter(None, [table.explain_keyless(connection)]),
                 *_find_odd_values(connection, table, memories),
                 *_find_hidden(connection, table),
             ],
@@ -113,9 +114,11 @@ def _count(connection: Connection[Any], table: SourceTable) -> tuple[int, int]:
     return total[0], memories[0]
 
 
-def _describe_no_memories(table: SourceTable, total: int) -> str:
+def _describe_no_memories(table: SourceTable, total: int, keyless: str | None) -> str:
     if not total:
         return f"table {table.mapping.table} is empty: connect it when there are memories"
+    if keyless is not None:
+        return f"{table.mapping.table} has no memories: {keyless}; name the columns that tell its rows apart"
     found = f"none of the {total} rows of {table.mapping.table} has a text at {table.mapping.text}"
     if table.mapping.kind == "langgraph":
         return f"{found}: --text is the path inside of {table.mapping.text.column}, such as content"
@@ -123,15 +126,15 @@ def _describe_no_memories(table: SourceTable, total: int) -> str:
 
 
 def _check_keys(connection: Connection[Any], table: SourceTable) -> None:
+    """Raise UsageError if rows share a key. Rows without one are no memories."""
     found = connection.execute(
-        sql.SQL(
-            "SELECT {key}, count(*) FROM {memories} GROUP BY 1 HAVING {key} IS NULL OR count(*) > 1 LIMIT 1"
-        ).format(key=table.key_sql, memories=table.memories_sql)
+        sql.SQL("SELECT {key}, count(*) FROM {memories} GROUP BY 1 HAVING count(*) > 1 LIMIT 1").format(
+            key=table.key_sql, memories=table.memories_sql
+        )
     ).fetchone()
     if found is not None:
         raise UsageError(
-            f"{', '.join(table.mapping.key)} is no key of {table.mapping.table}: {counted(found[1], 'row')} "
-            f"{plural(found[1], 'has')} {'no value there' if found[0] is None else repr(found[0])}; "
+            f"{', '.join(table.mapping.key)} is no key of {table.mapping.table}: {found[1]:,} rows have {found[0]!r}; "
             "name the columns that tell every row from the others"
         )
 

@@ -12,9 +12,10 @@ from typing import Any
 from psycopg import Connection, sql
 from psycopg.rows import class_row
 
-from consolidation_pipeline.connect.key_checks import has_unique_key
+from consolidation_pipeline.connect.key_checks import has_unique_key, list_nullable
 from consolidation_pipeline.connect.mapping import Field, Links, TableMapping, table_identifier
 from consolidation_pipeline.connect.store import SourceRow
+from consolidation_pipeline.core.text.counted_nouns import counted, plural
 from consolidation_pipeline.errors import UsageError
 
 # Rows that a server-side cursor sends at once.
@@ -199,8 +200,15 @@ class SourceTable:
         )
 
     @cached_property
-    def memories_sql(self) -> sql.Composable:
-        """SQL of the table and the condition that all memories meet: ``table t WHERE ..``."""
+    def has_key_sql(self) -> sql.Composable:
+        """SQL that is true if the key of row ``t`` is null in no column: nothing finds other rows again."""
+        return sql.SQL("ROW({}) IS NOT NULL").format(
+            sql.SQL(", ").join(sql.Identifier("t", name) for name in self.mapping.key)
+        )
+
+    @cached_property
+    def _texts_sql(self) -> sql.Composable:
+        """SQL of the table and the condition that all rows with a text meet: ``table t WHERE ..``."""
         return sql.SQL("{} t WHERE ({}) AND nullif(btrim({}, E' \\t\\n\\r\\f\\x0b'), '') IS NOT NULL").format(
             self.mapping.identifier(),
             sql.SQL(self.mapping.where),
@@ -208,28 +216,38 @@ class SourceTable:
         )
 
     @cached_property
-    def named_sql(self) -> sql.Composable:
-        """SQL as ``memories_sql``, without the memories whose key is null in a column: nothing finds them again."""
-        key = sql.SQL(", ").join(sql.Identifier("t", name) for name in self.mapping.key)
-        return sql.SQL("{} AND ROW({}) IS NOT NULL").format(self.memories_sql, key)
+    def memories_sql(self) -> sql.Composable:
+        """SQL as ``_texts_sql``, of the rows that have a key too: the memories."""
+        return sql.SQL("{} AND {}").format(self._texts_sql, self.has_key_sql)
 
-    def count_named(self, connection: Connection[Any], without: Sequence[str], *, distinct: bool) -> int:
-        """Return the number of memories that have a key, but for those with the keys ``without``.
+    def explain_keyless(self, connection: Connection[Any]) -> str | None:
+        """Return a sentence on rows that have a text and no key; None if there are none."""
+        if not list_nullable(connection, self.mapping):
+            return None
+        query = sql.SQL("SELECT count(*) FROM {} AND NOT {}").format(self._texts_sql, self.has_key_sql)
+        found = connection.execute(query).fetchone()
+        assert found is not None
+        key = ", ".join(self.mapping.key)
+        told = f"{counted(found[0], 'row')} {plural(found[0], 'has')} no value at {key}: neither copied nor written"
+        return told if found[0] else None
+
+    def count_others(self, connection: Connection[Any], without: Sequence[str], *, distinct: bool) -> int:
+        """Return the number of memories, but for those with the keys ``without``.
 
         Args:
             distinct: Rows may share a key, and are one then.
         """
-        counted = sql.SQL("count(DISTINCT {})" if distinct else "count(*)").format(self.key_sql)
+        number = sql.SQL("count(DISTINCT {})" if distinct else "count(*)").format(self.key_sql)
         query = sql.SQL("SELECT (SELECT {n} FROM {rows}) - (SELECT {n} FROM {rows} AND {among})").format(
-            n=counted, rows=self.named_sql, among=self.among_keys()
+            n=number, rows=self.memories_sql, among=self.among_keys()
         )
         found = connection.execute(query, {"keys": list(without)}).fetchone()
         assert found is not None
         return int(found[0])
 
     def iter_stamps(self, connection: Connection[Any]) -> Iterator[tuple[str, str]]:
-        """Yield key and stamp of every memory that has a key, in one scan."""
-        query = sql.SQL("SELECT {}, {} FROM {}").format(self.key_sql, self.stamp_sql, self.named_sql)
+        """Yield key and stamp of every memory, in one scan."""
+        query = sql.SQL("SELECT {}, {} FROM {}").format(self.key_sql, self.stamp_sql, self.memories_sql)
         with connection.cursor("consolidation_stamps") as cursor:
             cursor.itersize = _FETCH_ROWS * 10
             yield from cursor.execute(query)
@@ -252,7 +270,7 @@ class SourceTable:
     def iter_rows(
         self, connection: Connection[Any], keys: Sequence[str] | None = None, *, vectors: bool = False
     ) -> Iterator[SourceRow]:
-        """Yield the memories with ``keys``, or all of them that have a key.
+        """Yield the memories with ``keys``, or all.
 
         Args:
             vectors: Read their vectors too.
@@ -269,7 +287,7 @@ class SourceTable:
             updated=_as_text_or_null(self.mapping.updated),
             metadata=self._metadata_sql,
             vector=self._vector_sql(vectors),
-            memories=self.named_sql,
+            memories=self.memories_sql,
             chosen=sql.SQL("true") if keys is None else self.among_keys(),
         )
         with connection.cursor("consolidation_rows", row_factory=class_row(SourceRow)) as cursor:
@@ -319,8 +337,8 @@ class SourceTable:
         self, connection: Connection[Any], max_rows: int
     ) -> Iterator[tuple[dict[str, str], list[str]]]:
         """Yield scope and keys of the rows of every scope that has up to ``max_rows``, in one scan."""
-        query = sql.SQL("SELECT {} AS scope, array_agg({}) FROM {} t GROUP BY 1 HAVING count(*) <= {}").format(
-            self._scope_sql, self.key_sql, self.mapping.identifier(), sql.Literal(max_rows)
+        query = sql.SQL("SELECT {} AS scope, array_agg({}) FROM {} t WHERE {} GROUP BY 1 HAVING count(*) <= {}").format(
+            self._scope_sql, self.key_sql, self.mapping.identifier(), self.has_key_sql, sql.Literal(max_rows)
         )
         yield from connection.execute(query)
 
@@ -362,7 +380,7 @@ class SourceTable:
             self.key_sql,
             self.mapping.identifier(),
             joined,
-            sql.SQL(" AND ").join(walls) if walls else sql.SQL("true"),
+            sql.SQL(" AND ").join([*walls, self.has_key_sql]),
             sql.Identifier(alias, place.column),
             sql.SQL(place.operator),
             sql.SQL(type_),

@@ -231,6 +231,9 @@ class MemoryStore(Protocol):
     def explain_hidden(self) -> str | None:
         """Return why rows may be there that are not seen; None if all are."""
 
+    def explain_keyless(self) -> str | None:
+        """Return how many rows are no memories as they have no key, within ``snapshot``; None if none."""
+
     def read_changes(self, ignored: Sequence[str] = ()) -> Changes:
         """Return what changed, of one moment. Rows with ``ignored`` keys are not counted among the others."""
 

@@ -69,7 +69,7 @@ def _describe(report: ShadowReport) -> dict[str, Any]:
         "found_after": retrieval.found_after,
         "cost_usd": report.cost.usd,
         "changes": report.changes,
-        "promote": f"consolidation shadow {report.project} --name {report.name} --promote",
+        "next_step": report.next_step[1],
     }
 
 

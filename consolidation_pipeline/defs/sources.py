@@ -40,7 +40,7 @@ synced_memories = dg.AssetSpec(
 )
 written_back = dg.AssetSpec(
     asset_key("written_back"),
-    description="Merged memories in the stores that their sources came from; one event for each write.",
+    description="Merged memories in the stores that their sources came from; one event for each write or undo.",
     deps=[asset_key("merged_memories"), synced_memories],
     partitions_def=projects,
     group_name=prefixed("knowledge"),
@@ -158,9 +158,9 @@ def _list_unseen(instance: dg.DagsterInstance, consolidation: ConsolidationResou
         if changed is not None and datetime.fromisoformat(changed["at"]).timestamp() > synced:
             sync = SyncResult(**{name: value for name, value in changed.items() if name != "at"})
         with consolidation.engine.connect() as connection:
-            written, restored = count_ended_writes(connection, source.id, wrote)
-        if written or restored:
-            write = WriteResult(written=written, restored=restored)
+            ended = count_ended_writes(connection, source.id, wrote)
+        if ended.written or ended.restored:
+            write = WriteResult(**ended._asdict())
         if sync or write:
             yield SourceUpdate(source.name, source.project, sync, write)
 
@@ -249,7 +249,8 @@ def _describe(one: SourceUpdate) -> str:
         parts.append(f"{sync.added} added, {sync.revised} revised, {sync.gone} gone, {sync.refused} refused")
     if one.write is not None:
         parts.append(
-            f"{counted(one.write.written, 'group')} written, {one.write.waiting} wait, {len(one.write.refused)} refused"
+            f"{counted(one.write.written, 'group')} written, {one.write.restored} undone, {one.write.waiting} wait, "
+            f"{len(one.write.refused)} refused"
         )
     parts += [each for each in (one.error, one.waits) if each is not None]
     return "; ".join(parts)

@@ -332,7 +332,7 @@ Routes of earlier versions answer as before and are not in the schema. So do old
 `project`, `task_description` is `task`, `abstraction_levels` is `levels`, `memory_types` is `types`, `consolidation_id`
 is `target`. Routes are without the prefix `/api/v1`:
 """
-_INTRODUCTION = """# HTTP API
+INTRODUCTION = """# HTTP API
 
 ```sh
 consolidation keys create --role admin    # prints the key, only once
@@ -350,22 +350,22 @@ curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/projects/notes
   [still answer](#older-names).
 - **Clients** can be generated from `/openapi.json`, for example by `openapi-python-client`.
 - **Errors** are problems (RFC 9457): `error` is a code for programs, `message` says what is wrong and what is allowed.
-  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unknown fields and unknown
-  query parameters are refused: the message names them and the known ones. A body is at
-  most `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
+  `conflicts` lists ids of rows (409), `errors` lists invalid values (422), each with what would be right.
+  Unknown fields and unknown query parameters are refused: the message names them and the known ones. A body is at most
+  `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
 - **Requests**: `X-Request-ID` is accepted or created, returned, and logged with project and job. A key may make
   `CONSOLIDATION_API_RATE` requests a second (500), up to `CONSOLIDATION_API_BURST` (1,000) at once; then 429 with
   `Retry-After`. The limit is per process.
 - **Runs** are queued here and executed by the Dagster daemon, or by `consolidation run --pending`.
 
-Below is one request of each route with its reply. Long texts and lists are cut. Ids, times, durations and scores are
-replaced, so that the page changes only when the replies do.
+Below is one request of each route with its reply. Long texts and lists are cut. Ids, times, durations, hashes and
+scores are replaced, so that the page changes only when the replies do.
 """
 
 
 def to_document(answers: Sequence[ExampleReply]) -> str:
     """Return the page as Markdown."""
-    parts, chapter = [_INTRODUCTION], ""
+    parts, chapter = [INTRODUCTION], ""
     for answer in answers:
         if answer.example.chapter != chapter:
             chapter = answer.example.chapter
@@ -384,14 +384,21 @@ def _replace_varying(page: str) -> str:
     order = {found: at for at, found in enumerate(dict.fromkeys(_ID.findall(page)))}
     page = _ID.sub(lambda found: str(uuid5(NAMESPACE_URL, str(order[found[0]]))), page)
     page = _TIME.sub("2026-01-08T15:00:00Z", page)
+    page = _DAY.sub("2026-01-08", page)
     page = _MEASURED.sub(r"\g<1>0.5", page)
-    return _STATE.sub(r"\g<1>" + "0" * 64, page)
+    page = _HASH.sub("0" * 64, page)
+    page = _ROWS_HASH.sub(r"\g<1>0", page)
+    return _CURSOR.sub(rf"\g<1>{'0' * 16}", page)
 
 
 _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
+_DAY = re.compile(r'(?<=")\d{4}-\d\d-\d\d(?=")')
 _MEASURED = re.compile(r'("(?:\w*seconds|search_time_ms|relevance_score)": |_seconds_sum{.*} )[\d.e-]+')
-_STATE = re.compile(r'("state": ")[0-9a-f]{64}')
+# Hashes, as of change sets with random ids and of the code; that of rows stands behind their number.
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_ROWS_HASH = re.compile(r'("\d+:)-?\d{6,}(?=")')
+_CURSOR = re.compile(r'("next": ")\w{40,}')
 
 
 def _section(answer: ExampleReply) -> str:
@@ -415,8 +422,13 @@ def shorten(value: Any) -> Any:
     if isinstance(value, list):
         return [shorten(one) for one in value[:SHOWN_ITEMS]] + (["…"] if len(value) > SHOWN_ITEMS else [])
     if isinstance(value, dict):
-        return {name: _shorten_inner(one) for name, one in value.items()}
+        return {name: _shorten_inner(_even(one) if name.endswith("_by_phase") else one) for name, one in value.items()}
     return value
+
+
+def _even(durations: Mapping[str, float]) -> dict[str, float]:
+    """Return durations by phase with one value for all."""
+    return dict.fromkeys(durations, 0.5)
 
 
 def _shorten_inner(value: Any) -> Any:

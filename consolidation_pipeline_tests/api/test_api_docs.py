@@ -16,7 +16,7 @@ import pytest
 from consolidation_pipeline.api.aliases import ALIASES
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.api.conftest import ApiContext
-from consolidation_pipeline_tests.api.examples import EXAMPLES, ExampleReply, send_examples, to_document
+from consolidation_pipeline_tests.api.examples import EXAMPLES, INTRODUCTION, ExampleReply, send_examples, to_document
 
 API_PAGE = PROJECT_ROOT / "docs" / "api.md"
 
@@ -55,6 +55,10 @@ def test_api_page_matches_routes_and_reply_fields(api: ApiContext, replies: list
         if answer.media_type == "application/json":
             example = json.loads(re.findall(r"```json\n(.*?)\n```", section, flags=re.DOTALL)[-1])
             assert example.keys() == json.loads(answer.reply).keys(), answer.example.title
+
+
+def test_api_page_is_not_edited_by_hand() -> None:
+    assert API_PAGE.read_text().startswith(INTRODUCTION)
 
 
 def test_api_page_lists_older_names() -> None:

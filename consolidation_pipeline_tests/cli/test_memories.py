@@ -84,7 +84,8 @@ def test_delete_command_tells_what_goes_and_undo(cli: Cli, engine: Engine) -> No
 def test_erase_command_writes_certificate(cli: Cli, engine: Engine, tmp_path: Path) -> None:
     id_ = find_merged_note(engine)
     preview = cli("erase", id_[:8], "--dry-run")
-    assert preview.out.startswith("notes: would erase 1 memory for good; rows: task_memories 1")
+    assert preview.out.startswith("notes: would erase 1 memory for good; rows: ")
+    assert "task_memories 1" in preview.out
     unconfirmed = cli("erase", id_)
     assert (unconfirmed.code, "confirm with --yes" in unconfirmed.err) == (2, True)
     lost = cli("erase", id_, "--yes", "--certificate", str(tmp_path / "missing" / "certificate.json"))

@@ -48,7 +48,7 @@ def test_shadow_asset_tells_what_differs(notes: Pipeline, instance: dg.DagsterIn
     (event,) = result.get_asset_materialization_events()
     values = {name: value.value for name, value in event.materialization.metadata.items()}
     assert values["options"] == {"t_merge": 0.999}
-    assert values["promote"] == "consolidation shadow notes --name strict --promote"
+    assert values["next_step"] == "consolidation shadow notes --name strict --promote"
     assert compute_checksums(notes) == before
 
 

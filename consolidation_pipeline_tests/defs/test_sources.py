@@ -107,6 +107,20 @@ def test_update_tells_of_writes_of_commands(
     assert read_events(update(instance))["written_back"]["restored"] == written
 
 
+def test_update_tells_of_writes_that_were_undone(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance
+) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    update(instance)
+    pipeline.run(PROJECT)
+    done = write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    undo_writes(pipeline.engine, SOURCE)
+    set_mode(pipeline.engine, SOURCE, "mirror")
+    numbers = {"written": done.written, "restored": done.written, "hidden": done.hidden, "inserted": done.inserted}
+    assert read_events(update(instance))["written_back"].items() >= numbers.items()
+    assert read_events(update(instance)) == {}
+
+
 def read_checks(result: dg.ExecuteInProcessResult) -> set[tuple[str, str | None, bool]]:
     """Return name, partition and result of the evaluated checks."""
     events = result.filter_events(lambda event: event.event_type_value == "ASSET_CHECK_EVALUATION")

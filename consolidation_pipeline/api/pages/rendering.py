@@ -42,7 +42,7 @@ OPERATION_WORDS = {
     "retention": "Removed old history",
     "erase": "Erased for good",
 }
-# What a review did, by its outcome.
+# What a review did, or a run to a playbook entry, by its outcome.
 OUTCOME_WORDS = {
     "proposed": "Proposed a merge",
     "rewritten": "Rewrote a proposed merge",
@@ -53,6 +53,8 @@ OUTCOME_WORDS = {
     "expired": "Withdrew a proposed merge",
     "confirmed": "Confirmed",
     "active": "Approved",
+    "proposed entry": "Proposed a playbook entry",
+    "changed entry": "Changed a playbook entry",
     "retired": "Dismissed",
 }
 # Outcomes that are nobody's decision, although the ledger names who made room for them or asked for the run.

@@ -56,11 +56,13 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f\"\\]|(?<=[.!?])\s")
 
 @dataclass(frozen=True)
 class Erasure:
-    """Content of an erasure. ``rows``: number of rows by table, memories and what was made of them."""
+    """Content of an erasure. ``rows``, ``survivors``, ``left_in_sources``: as in its ``Certificate``."""
 
     project: str
     memories: Sequence[UUID]
     rows: Mapping[str, int]
+    survivors: Mapping[str, int]
+    left_in_sources: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,80 @@ class Certificate:
 def preview_erasure(
     engine: Engine, ids: Iterable[UUID] = (), *, project: str | None = None, user_id: str | None = None
 ) -> Erasure:
-    """Return what ``erase_memories`` would remove. Nothing is written; the errors are the same."""
+    """Return what ``erase_memories`` would remove: it is done and rolled back. The errors are the same.
+
+    Connected stores are not opened; a row of one that is gone there meanwhile is counted.
+    """
+    given = list(dict.fromkeys(ids))
     with engine.connect() as connection:
-        owner, memories = _find_memories(connection, list(dict.fromkeys(ids)), project, user_id)
-        found = find_erased(connection, owner.id, memories, user_id=user_id)
-    return Erasure(owner.slug, memories, {table: len(rows) for table, rows in found.items()})
+        owner, _ = _find_memories(connection, given, project, user_id)
+    with hold_project(engine, owner), engine.connect() as connection, connection.begin() as transaction:
+        author = Author(owner.id, None, "preview")
+        removal = _remove(connection, author, owner.slug, given, user_id, salt="", is_preview=True)
+        transaction.rollback()
+    return Erasure(owner.slug, removal.memories, removal.rows, removal.survivors, removal.left)
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """Removal in a transaction. ``group_id``: group of its changes. ``ids``: those of all rows that went."""
+
+    memories: Sequence[UUID]
+    group_id: UUID
+    at: datetime
+    ids: Sequence[UUID]
+    canaries: Sequence[str]
+    rows: Mapping[str, int]
+    survivors: Mapping[str, int]
+    left: Mapping[str, int]
+    existed_since: datetime
+
+
+def _remove(
+    connection: Connection,
+    author: Author,
+    slug: str,
+    given: Sequence[UUID],
+    user_id: str | None,
+    *,
+    salt: str,
+    reason: str | None = None,
+    is_preview: bool = False,
+) -> _Removal:
+    """Remove raw memories and everything made of them, in the transaction of ``connection``.
+
+    Args:
+        is_preview: It will be rolled back: their rows in connected stores are only counted.
+    """
+    lock_active_keys(connection, [author.project_id])
+    owner, memories = _find_memories(connection, given, slug, user_id)
+    lock_memories(connection, memories)
+    texts = load_erased_texts(connection, memories)
+    questions = _hash_questions(load_judged_pairs(connection, owner.id, memories))
+    found = find_erased(connection, owner.id, memories, user_id=user_id)
+    in_sources = erase_in_sources(connection, owner.id, memories, is_preview=is_preview)
+    pseudonyms = {id_: UUID(_hash_id(salt, id_)[:32]) for rows in found.values() for id_ in rows}
+    stage_erased(connection, found, pseudonyms)
+    existed_since = find_first_instant(connection, owner.id)
+    group_id, now = uuid4(), datetime.now(UTC)
+    survivors = free_survivors(connection, author, group_id=group_id, reason=reason, now=now)
+    rows = delete_erased(connection, owner.id, questions)
+    rows |= remove_boilerplate(connection, owner.id, ["\n".join(parts) for parts in texts.values()])
+    rows |= delete_memory_tests(connection, owner.id, memories, [part for parts in texts.values() for part in parts])
+    rows |= scrub_ledger(connection, owner.id, pseudonyms)
+    rows |= rename_mentions(connection, owner.id, pseudonyms)
+    rows |= {f"{name} (source)": count for name, count in in_sources.removed.items()}
+    return _Removal(
+        memories=memories,
+        group_id=group_id,
+        at=now,
+        ids=list(pseudonyms),
+        canaries=_choose_canaries(texts),
+        rows={name: count for name, count in rows.items() if count},
+        survivors=survivors,
+        left=in_sources.left,
+        existed_since=existed_since,
+    )
 
 
 def erase_memories(
@@ -139,44 +210,33 @@ def erase_memories(
     given = list(dict.fromkeys(ids))
     with engine.connect() as connection:
         owner, _ = _find_memories(connection, given, project, user_id)
-    group_id, salt, now = uuid4(), secrets.token_hex(16), datetime.now(UTC)
+    salt = secrets.token_hex(16)
     author = Author(owner.id, None, changed_by)
     with hold_project(engine, owner), engine.begin() as connection:
-        lock_active_keys(connection, [owner.id])
-        owner, memories = _find_memories(connection, given, owner.slug, user_id)
-        lock_memories(connection, memories)
-        texts = load_erased_texts(connection, memories)
-        canaries = _choose_canaries(texts)
-        questions = _hash_questions(load_judged_pairs(connection, owner.id, memories))
-        found = find_erased(connection, owner.id, memories, user_id=user_id)
-        in_sources = erase_in_sources(connection, owner.id, memories)
-        pseudonyms = {id_: UUID(_hash_id(salt, id_)[:32]) for rows in found.values() for id_ in rows}
-        stage_erased(connection, found, pseudonyms)
-        existed_since = find_first_instant(connection, owner.id)
-        survivors = free_survivors(connection, author, group_id=group_id, reason=reason, now=now)
-        rows = delete_erased(connection, owner.id, questions)
-        rows |= remove_boilerplate(connection, owner.id, ["\n".join(parts) for parts in texts.values()])
-        rows |= delete_memory_tests(
-            connection, owner.id, memories, [part for parts in texts.values() for part in parts]
-        )
-        rows |= scrub_ledger(connection, owner.id, pseudonyms)
-        rows |= rename_mentions(connection, owner.id, pseudonyms)
-        rows |= {f"{name} (source)": count for name, count in in_sources.removed.items()}
-        rows = {name: count for name, count in rows.items() if count}
-        hashes = [_hash_id(salt, id_) for id_ in memories]
+        removal = _remove(connection, author, owner.slug, given, user_id, salt=salt, reason=reason)
+        hashes = [_hash_id(salt, id_) for id_ in removal.memories]
         summary = {
             "memories": hashes,
-            "rows": rows,
-            "survivors": survivors,
-            "existed_since": existed_since.isoformat(),
+            "rows": removal.rows,
+            "survivors": removal.survivors,
+            "existed_since": removal.existed_since.isoformat(),
         }
-        record_erasure(connection, author, group_id=group_id, summary=summary, reason=reason)
+        record_erasure(connection, author, group_id=removal.group_id, summary=summary, reason=reason)
     with autocommit_connection(engine) as connection:
         renew_statistics(connection, owner.id)
     drop_shadows(engine, owner.id)
-    scan = _scan(engine, canaries, list(pseudonyms))
     return Certificate(
-        owner.slug, group_id, now, changed_by, reason, salt, hashes, rows, survivors, scan, in_sources.left
+        project=owner.slug,
+        erasure_id=removal.group_id,
+        erased_at=removal.at,
+        erased_by=changed_by,
+        reason=reason,
+        salt=salt,
+        memories=hashes,
+        rows=removal.rows,
+        survivors=removal.survivors,
+        scan=_scan(engine, removal.canaries, removal.ids),
+        left_in_sources=removal.left,
     )
 
 

@@ -70,8 +70,11 @@ class PlannedAbstraction:
     group: Group
 
     def reason(self, kind: AbstractionKind) -> str:
-        """Return the reason that the ledger shows."""
-        return f"what {len(self.group.units)} {kind.unit_name} have in common"
+        """Return the reason that the ledger shows, with the number of raw memories, or of patterns."""
+        units, memories = len(self.group.units), len(self.group.raw_ids)
+        if kind.name != "pattern" or units == memories:
+            return f"what {units} {kind.unit_name} have in common"
+        return f"what {memories} memories have in common, {units} without near-duplicates"
 
 
 def plan_abstraction(target: TargetRow, group: Group) -> PlannedAbstraction:

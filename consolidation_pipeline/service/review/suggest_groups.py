@@ -68,7 +68,7 @@ def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list
         ordered = sorted(members, key=lambda member: (not member.is_representative, member.member_id))
         ids, details = [member.member_id for member in ordered], ordered[0].details
         asked_pairs = details.get("asked_pairs", [])
-        if_same = tuple(dict.fromkeys(asked["if_same"] for asked in asked_pairs))
+        if_same = tuple(dict.fromkeys(asked["if_same"] for asked in asked_pairs if asked["if_same"]))
         similarity, confirmed = details.get("cohesion_min"), is_confirmed(asked_pairs)
         groups.append(SuggestGroup(key, ids, similarity, if_same, confirmed=confirmed))
     return groups

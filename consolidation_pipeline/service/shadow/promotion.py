@@ -73,12 +73,10 @@ def promote(
     if "embedding_model" in report.options:
         raise UsageError(
             "a shadow with another embedding_model is not promoted, as its vectors are not copied: change it with "
-            f"`consolidation embeddings {slug} --model {report.options['embedding_model']}`"
+            f"`{report.next_step[1]}`"
         )
     if not report.changes:
-        raise UsageError(
-            f"the shadow {name} of {slug} changes no row: set its options by `consolidation projects configure {slug}`"
-        )
+        raise UsageError(f"the shadow {name} of {slug} changes no row: set its options by `{report.next_step[1]}`")
     with (
         hold_project(engine, project),
         shadow_engine.connect() as shadow,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -119,3 +121,14 @@ class ShadowReport(_Part):
     retrieval: Retrieval
     cost: Spending
     stopped: list[str] = Field(description="Reasons why a part of the run ended early.")
+
+    @property
+    def next_step(self) -> tuple[str, str]:
+        """Step that makes its options the project's, and its command: ``promote``, unless it cannot be promoted."""
+        if model := self.options.get("embedding_model"):
+            return "change the model", f"consolidation embeddings {self.project} --model {shlex.quote(model)}"
+        if self.changes:
+            return "promote", f"consolidation shadow {self.project} --name {self.name} --promote"
+        values = {key: one if isinstance(one, str) else json.dumps(one) for key, one in self.options.items()}
+        assigned = " ".join(shlex.quote(f"{key}={value}") for key, value in values.items())
+        return "set its options", f"consolidation projects configure {self.project} {assigned}"

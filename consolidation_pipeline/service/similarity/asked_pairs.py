@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 
 from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.differences.explanation import explain
@@ -22,11 +23,12 @@ from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.service.similarity.graph_nodes import type_keys
-from consolidation_pipeline.service.similarity.merge_groups import Contents, UnitPairs, Units
+from consolidation_pipeline.service.similarity.merge_groups import Contents, UnitPairs, Units, are_forbidden
 from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
 from consolidation_pipeline.service.similarity.pair_judges import open_judge
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import to_uuids
+from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity.similarity_graph import ASK
 
@@ -34,6 +36,8 @@ from consolidation_pipeline.store.similarity.similarity_graph import ASK
 _OTHER_TYPE = "no difference: another memory type"
 _BELOW_MERGE = "no difference: a similarity below t_merge"
 _UNDONE = "no difference: a merge that was undone"
+# The texts of the memories that were compared differ. Those of the merged memories that stand for them may not.
+_MERGED_SINCE = "no difference: memories behind them differ"
 # Pairs that are listed for a suggest group.
 _LISTED_PAIRS = 3
 # Pairs that a worker process explains at a time.
@@ -46,7 +50,7 @@ def list_asked_pairs(
     """Return by group up to ``_LISTED_PAIRS`` pairs that a person decides on, most similar first.
 
     Each has the ids ``a`` and ``b``, their ``similarity``, ``if_same``: why a person is asked if the texts do not
-    differ, and ``judged``: the decision of the pair judge, if it decided on the pair.
+    differ, empty if they are known to, and ``judged``: the decision of the pair judge, if it decided on the pair.
     """
     asked_pairs = unit_pairs.pairs.select(unit_pairs.verdict == ASK)
     of_pair = labels[asked_pairs.i]
@@ -58,8 +62,9 @@ def list_asked_pairs(
     i, j = listed.i, listed.j
     types = type_keys(contents.nodes)[units.representatives]
     is_other = (types[i] != types[j]) & (not run.options.cross_type)
-    if_same = np.where(reaches(listed.similarity, run.thresholds["t_merge"]), _UNDONE, _BELOW_MERGE)
+    if_same = np.where(reaches(listed.similarity, run.thresholds["t_merge"]), "", _BELOW_MERGE)
     if_same = np.where(is_other, _OTHER_TYPE, if_same)
+    if_same = np.where(_were_undone(connection, run, contents, units, listed), _UNDONE, if_same)
     judged = _list_judged(connection, run, contents, units, listed)
     columns = (
         labels[i].tolist(),
@@ -74,6 +79,16 @@ def list_asked_pairs(
         pair = {"a": a, "b": b, "similarity": similarity, "if_same": why}
         found[number].append({**pair, "judged": decision} if decision else pair)
     return found
+
+
+def _were_undone(
+    connection: Connection, run: ProjectRun, contents: Contents, units: Units, pairs: SimilarPairs
+) -> npt.NDArray[np.bool_]:
+    """Return for each pair of units (m,) if a person undid a merge of what they say."""
+    of_unit = contents.content_of_row[units.representatives]
+    between = SimilarPairs(of_unit[pairs.i], of_unit[pairs.j], pairs.similarity)
+    undone = load_cannot_links(connection, run.project.id)
+    return are_forbidden(contents.nodes, contents.content_of_row, between, undone)
 
 
 def _list_judged(
@@ -102,7 +117,7 @@ def explain_asked_pairs(
     portions = split_chunks(pairs_of_texts, size=_EXPLAINED_PAIRS)
     differences = chain.from_iterable(compute_in_order(_list_differences, portions, memories=len(asked_pairs)))
     for pair, found in zip(asked_pairs, differences, strict=True):
-        yield {**pair, "differences": found or [pair["if_same"]]}
+        yield {**pair, "differences": found or [pair["if_same"] or _MERGED_SINCE]}
 
 
 def _list_differences(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:

@@ -146,11 +146,16 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
     if first.size:
         verdict = np.maximum.reduceat(verdict, first)
         for given, highest in ((rules.cannot_link, ASK), (rules.variants, TOPIC)):
-            links = given.among(nodes.ids)
-            at = content_of_row[find_positions(nodes.ids, links.ids)]
-            forbidden = CannotLink(at, links.merges, links.parts).forbids(pairs.i, pairs.j)
+            forbidden = are_forbidden(nodes, content_of_row, pairs, given)
             verdict[forbidden] = np.minimum(verdict[forbidden], highest)
     return Contents(nodes, x, content_of_row, pairs, verdict, int(content_of_row.max(initial=-1)) + 1)
+
+
+def are_forbidden(nodes: Nodes, content_of_row: Labels, pairs: SimilarPairs, rules: CannotLink) -> Mask:
+    """Return for each pair of contents (m,) if a person decided so on memories of both."""
+    links = rules.among(nodes.ids)
+    at = content_of_row[find_positions(nodes.ids, links.ids)]
+    return CannotLink(at, links.merges, links.parts).forbids(pairs.i, pairs.j)
 
 
 def number_contents(nodes: Nodes, rules: PairRules) -> Labels:

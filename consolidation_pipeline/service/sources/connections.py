@@ -90,8 +90,11 @@ def connect_source(
     check_memory_type(checked.memory_type)
     names = checked.scope_names
     wanted = normalize_scope(",".join(names)) if names else NO_WALLS
+    with engine.connect() as connection:
+        connected = list_sources(connection)
+    _check_unconnected(connected, checked)
     with open_store(checked.dump()) as store:
-        found = _examine(store, name, mode, checked.address)
+        found = _examine(store, name, mode, checked.address, connected=connected)
         with store.snapshot():
             sample = list(islice(store.iter_rows(), _SAMPLE)) if found.memories else []
     with engine.begin() as connection:
@@ -147,11 +150,20 @@ def check_mode(mode: str) -> None:
         raise UsageError(f"mode is {mode!r}: expected one of {', '.join(SOURCE_MODES)}")
 
 
-def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written: Collection[UUID] = ()) -> Recognition:
+def _examine(
+    store: MemoryStore,
+    name: str,
+    mode: str,
+    address: str,
+    *,
+    connected: Sequence[Source],
+    written: Collection[UUID] = (),
+) -> Recognition:
     """Return what is found in a store. Raise an error if the mode does not fit it, or another source wrote there.
 
     Args:
         address: Option by which commands find the store.
+        connected: Sources that are known here.
         written: Writes that are known here.
     """
     found = store.probe()
@@ -160,7 +172,9 @@ def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written:
         return found
     other = store.find_writer(name)
     if other is not None:
-        raise ConflictError(f"{found.table} is connected as {other} there: use that name", (other,))
+        told = f"{found.table} is connected as {other} there: use that name (--name {other})"
+        here = [_describe_connected(found.table, source) for source in connected if source.name == other]
+        raise ConflictError(next(iter(here), told), (other,))
     unknown = set(store.list_open(name)).difference(written)
     if unknown:
         raise ConflictError(
@@ -169,6 +183,13 @@ def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written:
             tuple(map(str, sorted(unknown))),
         )
     return found
+
+
+def _describe_connected(place: str, source: Source) -> str:
+    return (
+        f"{place} is connected as {source.name} for project {source.project} already; to connect it in another way, "
+        f"first `consolidation source disconnect {source.name} --restore`"
+    )
 
 
 def set_mode(engine: Engine, name: str, mode: str) -> None:
@@ -183,12 +204,14 @@ def set_mode(engine: Engine, name: str, mode: str) -> None:
     with engine.connect() as connection:
         source = get_source(connection, name)
         writes = list_writes(connection, source.id, ["intended", "written", "undone", "gone"])
+        connected = list_sources(connection)
     check_mode(mode)
     if mode == "mirror" and any(write.status in ("intended", "written") for write in writes):
         raise ConflictError(f"source {name} has groups that are written in the store: undo them first", (name,))
     with open_store(source.config) as store:
         config = read_config(source.config)
-        _examine(store, name, mode, config.address, written={write.id for write in writes})
+        known = {write.id for write in writes}
+        _examine(store, name, mode, config.address, connected=connected, written=known)
         if mode == "mirror":
             store.release(name, forget=True)
         else:
@@ -209,11 +232,7 @@ def _check_walls(own: str, wanted: str, project: str) -> None:
 def _check_unconnected(sources: list[Source], config: StoreConfig) -> None:
     for source in sources:
         if config.overlaps(read_config(source.config)):
-            raise ConflictError(
-                f"{config.place} is connected as {source.name} already; to connect it with other options, first "
-                f"`consolidation source disconnect {source.name} --restore`",
-                (source.name,),
-            )
+            raise ConflictError(_describe_connected(config.place, source), (source.name,))
 
 
 def _check_new(

@@ -29,12 +29,17 @@ class ErasedRows:
     left: dict[str, int] = field(default_factory=dict)
 
 
-def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Sequence[UUID]) -> ErasedRows:
+def erase_in_sources(
+    connection: Connection, project_id: UUID, memory_ids: Sequence[UUID], *, is_preview: bool = False
+) -> ErasedRows:
     """Remove memories from their stores, in the transaction of ``connection``, which commits after the stores.
 
     Groups that hide one of them are undone first, so that the rows of others are there again. Rows of a store in mode
     mirror, and parts of files, stay there. No sync copies rows with these keys again, also if the store is connected
     anew; a new file under the name of an erased one is copied.
+
+    Args:
+        is_preview: The transaction will be rolled back: no store is opened, the rows are only counted.
 
     Raises:
         ConflictError: The program of a store changed what was written for one of these groups.
@@ -53,7 +58,9 @@ def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Seque
         if left:
             bury_rows(connection, source.id, left)
             result.left[source.name] = len(left)
-        if removed:
+        if removed and is_preview:
+            result.removed[source.name] = len(removed)
+        elif removed:
             with open_store(source.config) as store, store.transaction():
                 result.removed[source.name] = _erase(connection, source, store, removed)
     return result

@@ -235,6 +235,8 @@ class _Sync:
         with self.engine.connect() as connection:
             known = load_row_states(connection, self.source.id)
         with self.store.snapshot():
+            if (keyless := self.store.explain_keyless()) is not None:
+                self.note(keyless)
             shared = self._find_shared()
             if not known:
                 rows = self.store.iter_rows(vectors=self.takes_vectors)

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
+from consolidation_pipeline.store.ledger.ledger_reader import IS_ENTRY_OF_RUN, IS_UNDONE
 
 # The newest jobs and groups without a job; the changes of these only are read in full.
 _LIST_ACTIVITY = compose(
@@ -35,7 +35,8 @@ _LIST_ACTIVITY = compose(
         SELECT id, created_at, kind, changed_by, reason, 'completed', false, NULL, pinned FROM by_hand
         ORDER BY created_at DESC, id LIMIT :limit),
     changes AS (
-        SELECT l.id, c.operation, c.group_id, /* is_undone */ AS is_undone
+        SELECT l.id, CASE WHEN /* is_entry */ THEN 'playbook' ELSE c.operation END AS operation, c.group_id,
+            /* is_undone */ AS is_undone
         FROM lines l JOIN consolidation.consolidation_changes c ON l.is_run AND c.job_id = l.id
         UNION ALL
         SELECT l.id, c.operation, c.group_id, /* is_undone */
@@ -51,6 +52,7 @@ _LIST_ACTIVITY = compose(
     ORDER BY l.created_at DESC, l.id
     """,
     is_undone=IS_UNDONE,
+    is_entry=IS_ENTRY_OF_RUN,
 )
 
 
@@ -60,6 +62,7 @@ def list_activity(connection: Connection, project_id: UUID, *, limit: int) -> Se
     Returns rows of ``id`` (of the job or group, as a rollback takes it), ``created_at``, ``kind`` (of the job, or the
     operation), ``changed_by``, ``reason`` (of a job its error), ``status``, ``is_run``, ``phases`` (of a job that runs
     some only), ``pinned`` (of an edit that set it: true or false), ``changes``, ``undone`` (how many of them were
-    rolled back) and ``groups`` (their number by operation).
+    rolled back) and ``groups`` (their number by operation; ``playbook``: entries that a
+    run proposed or changed).
     """
     return connection.execute(text(_LIST_ACTIVITY), {"project": project_id, "limit": limit}).all()

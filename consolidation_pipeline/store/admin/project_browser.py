@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
-from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
+from consolidation_pipeline.store.ledger.ledger_reader import IS_ENTRY_OF_RUN, IS_UNDONE
 from consolidation_pipeline.store.similarity.clusters import load_group_keys
 
 
@@ -178,20 +178,28 @@ def load_change_subjects(connection: Connection, group_ids: Sequence[UUID]) -> d
 
 
 # A change of a proposal's text has no status.
-_LOAD_OUTCOMES = """
+_LOAD_OUTCOMES = compose(
+    """
     SELECT DISTINCT ON (c.group_id) c.group_id, CASE
+        WHEN c.operation = 'edit' AND c.previous_state IS NULL THEN 'proposed entry'
+        WHEN c.operation = 'edit' THEN 'changed entry'
         WHEN c.entity_type = 'consolidation_suggestions' AND c.previous_state IS NULL THEN 'proposed'
         WHEN c.new_state ? 'status' THEN c.new_state ->> 'status'
         WHEN c.new_state ? 'retired_at' THEN 'retired'
         WHEN c.new_state ? 'needs_review' THEN 'active'
         ELSE 'rewritten' END
     FROM consolidation.consolidation_changes c
-    WHERE c.group_id = ANY(:groups) AND c.operation = 'review' ORDER BY c.group_id, c.seq
-"""
+    WHERE c.group_id = ANY(:groups) AND (c.operation = 'review' OR /* is_entry */) ORDER BY c.group_id, c.seq
+    """,
+    is_entry=IS_ENTRY_OF_RUN,
+)
 
 
 def load_review_outcomes(connection: Connection, group_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """Return what became of the reviewed row by change group: its new status, ``proposed`` or ``rewritten``."""
+    """Return what became of the reviewed row by change group: its new status, ``proposed`` or ``rewritten``.
+
+    Of a playbook entry that a run wrote: ``proposed entry`` or ``changed entry``.
+    """
     return dict(connection.execute(text(_LOAD_OUTCOMES), {"groups": list(group_ids)}).tuples().all())
 
 

@@ -48,9 +48,7 @@ def project_lock(engine: Engine, project_id: UUID, slug: str, *, wait_seconds: f
     """
     with session_lock(engine, f"project:{project_id}", wait_seconds=wait_seconds) as held:
         if not held:
-            raise ProjectBusyError(
-                f"project {slug} is busy: another run or rollback holds it; try again when it is done"
-            )
+            raise _busy(slug)
         yield
 
 
@@ -84,3 +82,13 @@ _IS_BUSY = compose(
 def is_project_busy(connection: Connection, project_id: UUID) -> bool:
     """Return True if a live process holds the lock of the project."""
     return bool(connection.execute(text(_IS_BUSY), {"project": project_id}).scalar())
+
+
+def check_not_busy(connection: Connection, project_id: UUID, slug: str) -> None:
+    """Raise ProjectBusyError if a live process holds the lock of the project."""
+    if is_project_busy(connection, project_id):
+        raise _busy(slug)
+
+
+def _busy(slug: str) -> ProjectBusyError:
+    return ProjectBusyError(f"project {slug} is busy: another run or rollback holds it; try again when it is done")

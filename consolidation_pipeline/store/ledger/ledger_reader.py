@@ -114,6 +114,8 @@ IS_UNDONE = """(
         UNION ALL
         SELECT r.id FROM consolidation.consolidation_changes r JOIN fate f ON r.reverts_change_id = f.id)
     SELECT mod(count(*), 2) = 1 FROM fate)"""
+# The change `c` is a playbook entry that a run proposed or changed: an edit in the ledger, and none by a person.
+IS_ENTRY_OF_RUN = "(c.operation = 'edit' AND c.entity_type = 'playbook_entries' AND c.job_id IS NOT NULL)"
 # The change `c` is in effect if nothing undid it and it is not an undo itself; a redo is in effect.
 _IN_EFFECT = conditions(
     "NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id)",

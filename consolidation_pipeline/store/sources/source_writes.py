@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -194,16 +194,34 @@ def list_refused_keys(connection: Connection, source_id: UUID, *, since: datetim
     return list(connection.scalars(text(_LIST_REFUSED_KEYS), {"source": source_id, "since": since}))
 
 
+# A write that was undone, or whose row is gone, was made before that.
 _COUNT_ENDED = """
-    SELECT count(*) FILTER (WHERE status = 'written') AS written, count(*) FILTER (WHERE status = 'undone') AS restored
-    FROM consolidation.source_writes WHERE source_id = :source AND extract(epoch FROM ended_at) > :since
+    WITH ended AS (
+        SELECT status = 'undone' AS is_undone, plan ->> 'keep' IS NULL AS is_inserted,
+            extract(epoch FROM CASE status WHEN 'written' THEN ended_at ELSE intended_at END) > :since AS is_made,
+            (SELECT count(*) FROM jsonb_object_keys(plan -> 'stamps') key WHERE key IS DISTINCT FROM plan ->> 'keep')
+                AS hidden
+        FROM consolidation.source_writes
+        WHERE source_id = :source AND status IN ('written', 'undone', 'gone') AND extract(epoch FROM ended_at) > :since)
+    SELECT count(*) FILTER (WHERE is_made) AS written,
+        coalesce(sum(hidden) FILTER (WHERE is_made), 0)::integer AS hidden,
+        count(*) FILTER (WHERE is_made AND is_inserted) AS inserted, count(*) FILTER (WHERE is_undone) AS restored
+    FROM ended
 """
 
 
-def count_ended_writes(connection: Connection, source_id: UUID, since: float) -> tuple[int, int]:
-    """Return the numbers of writes of a store that were made and undone after ``since``, in seconds of Unix time."""
-    found = connection.execute(text(_COUNT_ENDED), {"source": source_id, "since": since}).one()
-    return found.written, found.restored
+class EndedWrites(NamedTuple):
+    """Numbers of writes that were made and undone, and of the rows that they hid and added."""
+
+    written: int
+    hidden: int
+    inserted: int
+    restored: int
+
+
+def count_ended_writes(connection: Connection, source_id: UUID, since: float) -> EndedWrites:
+    """Return what was written into a store and undone there after ``since``, in seconds of Unix time."""
+    return EndedWrites(*connection.execute(text(_COUNT_ENDED), {"source": source_id, "since": since}).one())
 
 
 # A write is dissolved if one of the memories whose rows it hides is in no merged memory any more, or in one of which

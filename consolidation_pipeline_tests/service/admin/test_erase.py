@@ -171,6 +171,18 @@ def test_everything_else_stays_as_it_was(notes: Pipeline) -> None:
             assert after[table] - rows <= free, table
 
 
+def test_preview_lists_what_the_erasure_lists(notes: Pipeline) -> None:
+    memories = find_canaries(notes)
+    label_pair(notes.engine, "notes", *memories, same=False, labelled_by="tester")
+    before = dump_other_rows(notes, [])
+    found = preview_erasure(notes.engine, memories)
+    assert dump_other_rows(notes, []) == before
+    assert "erase" not in {row["operation"] for row in list_ledger(notes.engine, "notes", limit=5)["changes"]}
+    done = erase_all(notes, *memories)
+    assert (found.rows, found.survivors) == (done.rows, done.survivors)
+    assert {"memory_neighbors", "labelled_pairs", "ledger images emptied"} <= found.rows.keys()
+
+
 def test_erasure_by_user_takes_only_that_user(notes: Pipeline) -> None:
     memories = find_canaries(notes)
     assert preview_erasure(notes.engine, project="notes", user_id="ada").memories == memories

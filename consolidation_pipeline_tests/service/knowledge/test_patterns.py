@@ -382,6 +382,17 @@ def test_changed_group_recreates_rolled_back_pattern(topics: Pipeline) -> None:
     assert [row.source_count for row in list_patterns(topics)] == [5, 3]
 
 
+def test_reason_of_a_pattern_counts_raw_memories(topics: Pipeline) -> None:
+    topics.add([note("again", f"Note to self: {WEBHOOKS[0]}")])
+    topics.run()
+    reasons = {
+        row.reason for row in topics.rows("SELECT reason FROM {s}.consolidation_changes WHERE operation = 'pattern'")
+    }
+    counts = sorted(row.source_count for row in list_patterns(topics))
+    assert f"what {counts[-1]} memories have in common, {counts[-1] - 1} without near-duplicates" in reasons
+    assert f"what {counts[0]} memories have in common" in reasons
+
+
 def test_no_patterns_with_summarize_switched_off(topics: Pipeline) -> None:
     topics.configure(**OPTIONS, summarize=False)
     done = topics.run()

@@ -10,10 +10,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.admin.project_browser import list_groups_with_subjects
 from consolidation_pipeline.service.intake.agent_memories import give_feedback
 from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
+from consolidation_pipeline.service.undo.history import list_activity
 from consolidation_pipeline.service.undo.lineage import LineageSource, trace_memory
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
@@ -21,7 +23,7 @@ from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, re
 from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, WEBHOOKS, note, topic_notes
 from consolidation_pipeline_tests.service.knowledge.test_patterns import list_patterns
 from consolidation_pipeline_tests.service.model_replies import pattern_reply, shown_memories
-from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False}
@@ -270,6 +272,19 @@ def test_approved_source_activates_waiting_entry(topics: Pipeline) -> None:
     topics.roll_back(topics.last_group(entity=active.id))
     assert topics.run().playbook.entries_promoted == 0
     assert {row.source_id for row in list_entries(topics, "review")} == {hooks.id, moves.id}
+
+
+def test_entries_of_a_run_are_told_as_such(topics: Pipeline) -> None:
+    topics.configure(**OPTIONS, llm_model=None)
+    topics.run()
+    (line,) = list_activity(topics.engine, SLUG, limit=1)
+    assert line["groups"]["playbook"] == len(list_entries(topics, "review")) > 0
+    assert "edit" not in line["groups"]
+    topics.add([note("fifth", FIFTH)])
+    topics.run()
+    rows = list_groups_with_subjects(topics.engine, SLUG, limit=1000).rows
+    told = [row["outcome"] for row in rows if row["operation"] == "edit"]
+    assert set(told) == {"proposed entry", "changed entry"}
 
 
 def test_retired_entry_is_not_proposed_again(topics: Pipeline) -> None:

@@ -100,15 +100,18 @@ def test_run_since_the_snapshot_refuses_promotion(live: Pipeline) -> None:
 def test_other_embedding_model_is_not_promoted(live: Pipeline, provider: OpenAIServer) -> None:
     make_shadow(live, embedding_model="openai/text-embedding-3-small")
     assert provider.requests
-    with pytest.raises(UsageError, match="another embedding_model"):
+    with pytest.raises(UsageError, match=r"another embedding_model .*embeddings notes --model openai/text-embedding"):
         promote_shadow(live)
 
 
 def test_shadow_without_changes_is_not_promoted(pipeline: Pipeline) -> None:
     pipeline.configure_new()
     try:
-        make_shadow(pipeline)
-        with pytest.raises(UsageError, match="changes no row"):
+        report = make_shadow(pipeline)
+        step, command = report.next_step
+        assert step == "set its options"
+        assert command.startswith(f"consolidation projects configure notes {next(iter(report.options))}=")
+        with pytest.raises(UsageError, match="changes no row: set its options by `consolidation projects configure"):
             promote_shadow(pipeline)
     finally:
         drop(pipeline.engine, "notes")

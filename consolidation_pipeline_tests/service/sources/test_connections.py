@@ -31,6 +31,7 @@ from consolidation_pipeline.service.sources.connections import (
     connect_source,
     disconnect_source,
     ensure_connected,
+    forget_source,
     list_connected,
     probe_source,
     restore_store,
@@ -531,7 +532,13 @@ def test_two_sources_never_write_one_table(
     connect(pipeline, mem0_store)
     monkeypatch.setenv("SAME_DATABASE_URL", store_url)
     twin = {"kind": "mem0", "url_env": "SAME_DATABASE_URL", "table": "public.mem0"}
-    with pytest.raises(ConflictError, match="is connected as shop there: use that name"):
-        connect_source(pipeline.engine, "twin", project="other", config=twin, mode="write")
+    for config in (CONFIG, twin):
+        told = f"mem0 is connected as {SOURCE} for project {PROJECT} already; .* source disconnect {SOURCE} --restore"
+        with pytest.raises(ConflictError, match=told):
+            connect_source(pipeline.engine, "twin", project="other", config=config, mode="write")
     assert [source.name for source in list_connected(pipeline.engine)] == [SOURCE]
     connect_source(pipeline.engine, "twin", project="other", config=twin)
+    disconnect_source(pipeline.engine, "twin", restore=False)
+    forget_source(pipeline.engine, SOURCE)
+    with pytest.raises(ConflictError, match=rf"is connected as {SOURCE} there: use that name \(--name {SOURCE}\)"):
+        connect_source(pipeline.engine, "twin", project="other", config=twin, mode="write")

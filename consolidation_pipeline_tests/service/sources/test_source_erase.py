@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from consolidation_pipeline.service.admin.erase import erase_memories
+from consolidation_pipeline.service.admin.erase import erase_memories, preview_erasure
 from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source, set_mode
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
@@ -44,9 +44,12 @@ def test_erased_memory_leaves_store_and_sidecar(mem0_store: Store, pipeline: Pip
     mem0_store.add([("alice", CANARY), ("alice", OTHER), ("alice", "Robots rest on Sundays")])
     consolidate(pipeline, mem0_store)
     assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).refused == {}
-    done = erase_memories(
-        pipeline.engine, [find_memory(pipeline, body) for body in (CANARY, OTHER)], changed_by="tester"
-    )
+    memories = [find_memory(pipeline, body) for body in (CANARY, OTHER)]
+    before = mem0_store.checksum()
+    found = preview_erasure(pipeline.engine, memories)
+    assert mem0_store.checksum() == before
+    done = erase_memories(pipeline.engine, memories, changed_by="tester")
+    assert found.rows[f"{SOURCE} (source)"] == 2
     assert done.is_clean
     assert done.rows[f"{SOURCE} (source)"] == 2
     assert search_everything(mem0_store, "warehouse robots") == []
@@ -72,6 +75,7 @@ def test_mirrored_row_stays_and_is_not_copied_again(mem0_store: Store, pipeline:
     mem0_store.add([("alice", CANARY)])
     connect(pipeline, mem0_store, "mirror")
     before = mem0_store.checksum()
+    assert preview_erasure(pipeline.engine, [find_memory(pipeline, CANARY)]).left_in_sources == {SOURCE: 1}
     done = erase_memories(pipeline.engine, [find_memory(pipeline, CANARY)], changed_by="tester")
     assert done.left_in_sources == {SOURCE: 1}
     assert mem0_store.checksum() == before

@@ -18,7 +18,7 @@ from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
-from consolidation_pipeline_tests.service.sources.stores import LLAMAINDEX, Kind, Store, all_wordings
+from consolidation_pipeline_tests.service.sources.stores import LLAMAINDEX, NOTES, Kind, Store, all_wordings
 
 ROWS = len(all_wordings())
 # Function and triggers of version 1 of the sidecar, for the collection of mem0.
@@ -69,6 +69,48 @@ def test_rows_without_a_key_are_no_matter(tasks: psycopg.Connection[Any], pipeli
     assert result.notes == ()
     tasks.execute("DELETE FROM tasks WHERE number IS NULL")
     assert sync_source(pipeline.engine, SOURCE).read == 0
+
+
+@pytest.mark.parametrize("key", [["number"], ["number", "said"]])
+def test_rows_without_a_key_are_left_out(tasks: psycopg.Connection[Any], pipeline: Pipeline, key: list[str]) -> None:
+    tasks.execute("INSERT INTO tasks VALUES (NULL, 'Draft'), (NULL, 'Draft'), (9, 'Task 9')")
+    config = {"kind": "table", "url_env": URL_ENV, "table": "tasks", "key": key, "text": "said"}
+    told = f"2 rows have no value at {', '.join(key)}: neither copied nor written"
+    found = probe_source(config)
+    assert told in found.warnings
+    assert found.skipped == 2
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
+    result = sync_source(pipeline.engine, SOURCE)
+    assert result.added == found.memories
+    assert told in result.notes
+    pipeline.run(PROJECT)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    assert tasks.execute("SELECT count(*) FROM tasks WHERE said = 'Draft'").fetchone() == (2,)
+
+
+def test_rows_without_a_key_stand_in_no_ones_way(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
+    store = make_store(NOTES).connection
+    store.execute("CREATE TABLE bare AS SELECT id, tenant, body, embedding, at FROM app.notes")
+    store.execute("INSERT INTO bare SELECT NULL, tenant, body, embedding, at FROM app.notes")
+    config = {**NOTES.config, "url_env": URL_ENV, "table": "bare"}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
+    sync_source(pipeline.engine, SOURCE)
+    pipeline.run(PROJECT)
+    result = write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    assert (len(result.refused), result.hidden > 0) == (0, True)
+    assert store.execute("SELECT count(*) FROM bare WHERE id IS NULL").fetchone() == (ROWS,)
+    rows = store.execute("SELECT count(*) FROM bare WHERE id IS NOT NULL").fetchone()
+    assert rows == (ROWS - result.hidden,)
+
+
+def test_keys_that_rows_share_are_told_beside_null(tasks: psycopg.Connection[Any]) -> None:
+    config = {"kind": "table", "url_env": URL_ENV, "table": "tasks", "key": ["number"], "text": "said"}
+    tasks.execute("INSERT INTO tasks VALUES (NULL, 'Draft'), (7, 'Task 7'), (7, 'Task seven')")
+    with pytest.raises(UsageError, match="number is no key of tasks: 2 rows have '7'"):
+        probe_source(config)
+    tasks.execute("UPDATE tasks SET number = NULL")
+    with pytest.raises(UsageError, match=r"tasks has no memories: .* rows have no value at number: neither"):
+        probe_source(config)
 
 
 def test_weak_keys_are_told(tasks: psycopg.Connection[Any]) -> None:
