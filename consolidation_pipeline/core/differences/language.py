@@ -21,6 +21,7 @@ light_verbs: Light verbs, and auxiliaries that are verbs too, for which synonyms
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 perfects: Auxiliaries that tell of the past before a participle: "has moved".
 approximations: Words that make a number inexact, and are prepositions before anything else: "about".
+comparisons: Verbs behind which "against" is "with": "tested against real data".
 copula_clitic: Clitic and the form of "be" that it stands for before one of ``after_copula``: "the light's on".
 copulas: Forms of "be" between two names of one thing, which may change sides: "our vet is Ann", "Ann is our vet".
 participle_prepositions: Participles that are prepositions, unless an auxiliary is before them: "built using make".
@@ -198,6 +199,7 @@ class Language(FunctionWords):
     agents: frozenset[str]
     perfects: frozenset[str]
     approximations: frozenset[str]
+    comparisons: frozenset[str]
     copula_clitic: tuple[str, ...]
     after_copula: frozenset[str]
     demonstratives: frozenset[str]
@@ -436,6 +438,7 @@ def load_language(code: str) -> Language:
         "clock": Clock(
             **{field.name: _read_meanings(split, raw["clock"].get(field.name, {})) for field in fields(Clock)}
         ),
+        "comparisons": frozenset(map(stem, raw.get("comparisons", ()))),
         "times": frozenset(map(stem, raw.get("times", ()))),
         "future_endings": tuple(raw.get("future_endings", ())),
         "imperfect_endings": tuple(raw.get("imperfect_endings", ())),

@@ -167,6 +167,8 @@ class _Reader:
             return 1, Phrase("cue", "tense", "past")
         if size == 1 and word in language.approximations and not self._counts(pieces, at + 1):
             return 1, Phrase("light")
+        if meaning and meaning.key == "against" and self._compares():
+            return size, Phrase("light", "with")
         if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
             following = pieces[at + 1]
             if following.kind == "word" and following.lower.endswith(language.gerund_endings):
@@ -181,6 +183,11 @@ class _Reader:
         if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
             return size, Phrase("marker", "to")  # "from May until June"
         return size, meaning
+
+    def _compares(self) -> bool:
+        """Return True if a verb such as "test" stands ahead in the clause."""
+        tokens = self.tokens[self.clause_start :]
+        return any(self.language.stem(token.text.lower()) in self.language.comparisons for token in tokens)
 
     def _ends_with_time(self) -> bool:
         """Return True if at most one token stands behind the last preposition, or the last one is a time or number."""
@@ -305,7 +312,9 @@ class _Reader:
         if word in language.date_articles:
             self.dated = len(self.tokens)
         if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
-            self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
+            written = " ".join(piece.lower for piece in words)
+            preposition = written if written in language.prepositions else word  # dentro de
+            self.governor, self.governed_from = (meaning.key or preposition), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
             self.governor = ""  # the noun of the preposition has come: "for each order the shop .."
 

@@ -482,6 +482,21 @@ NEAR_MISSES = [
         "Nous avons corrigé douze erreurs, dont quatre de la banque.",
         "Nous avons corrigé douze erreurs et quatre de la banque.",
     ),
+    # a small word that tells the other side, direction, amount or time
+    ("The union rep works with the clinic board.", "The union rep works against the clinic board."),
+    ("The member voted for the merger.", "The member voted against the merger."),
+    ("Der Verein stimmte für den Umbau.", "Der Verein stimmte gegen den Umbau."),
+    ("La llave está dentro de la caja.", "La llave está fuera de la caja."),
+    ("Der Brief an das Amt liegt vor.", "Der Brief vom Amt liegt vor."),
+    ("La lettre à la mairie est prête.", "La lettre de la mairie est prête."),
+    ("La carta al juez está lista.", "La carta del juez está lista."),
+    ("Le portail est encore fermé.", "Le portail est enfin fermé."),
+    ("Der Server läuft endlich.", "Der Server läuft noch."),
+    ("El servidor por fin arranca.", "El servidor aún arranca."),
+    ("Peu de clients ont payé.", "Un peu de clients ont payé."),
+    ("Queda poco espacio en el disco.", "Queda un poco de espacio en el disco."),
+    ("Pocos jugadores terminan.", "Unos pocos jugadores terminan."),
+    ("Wenige Kunden zahlen bar.", "Ein paar Kunden zahlen bar."),
 ]
 
 
@@ -616,6 +631,10 @@ PROVEN_REWORDINGS = [
     ("The Osaka supplier is cheaper than the one in Busan.", "The supplier in Osaka is cheaper than the Busan one."),
     ("If the disk is full, the job waits.", "The job waits if the disk is full."),
     ("The report is already in the archive.", "The report is in the archive."),
+    ("Der Server läuft endlich wieder.", "Der Server läuft wieder."),
+    ("Le portail est enfin fermé.", "Le portail est fermé."),
+    ("La llave está dentro de la caja.", "La llave está en la caja."),
+    ("Test the import with real orders.", "Test the import against real orders."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
