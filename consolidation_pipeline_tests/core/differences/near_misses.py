@@ -497,6 +497,14 @@ NEAR_MISSES = [
     ("Queda poco espacio en el disco.", "Queda un poco de espacio en el disco."),
     ("Pocos jugadores terminan.", "Unos pocos jugadores terminan."),
     ("Wenige Kunden zahlen bar.", "Ein paar Kunden zahlen bar."),
+    # a value behind a colon, signs, task boxes and amounts of money
+    ("In payments.yaml set retries: true", "In payments.yaml set retries: false"),
+    ("Mr Idowu's blood type is O+.", "Mr Idowu's blood type is O-."),
+    ("In the upload handler return !ok on timeout.", "In the upload handler return ok on timeout."),
+    ("assert(!done) before the exit", "assert(done) before the exit"),
+    ("Skip the step if a != b", "Skip the step if a == b"),
+    ("[ ] Renew the lease for the annex", "[x] Renew the lease for the annex"),
+    ("The monthly rent is 1.500 EUR.", "The monthly rent is 1.5 EUR."),
 ]
 
 
@@ -635,6 +643,12 @@ PROVEN_REWORDINGS = [
     ("Le portail est enfin fermé.", "Le portail est fermé."),
     ("La llave está dentro de la caja.", "La llave está en la caja."),
     ("Test the import with real orders.", "Test the import against real orders."),
+    ("Before release:\n- run the tests\n- tag it", "Before release:\n* run the tests\n* tag it"),
+    ("Before release:\n+ run the tests\n+ tag it", "Before release:\n• run the tests\n• tag it"),
+    ("- [ ] Renew the lease for the annex", "* [ ] Renew the lease for the annex"),
+    ("**Always** run the linter before pushing.", "Always run the linter before pushing."),
+    ("In the handler return !ok on timeout.", "In the handler return not ok on timeout."),
+    ("Seen again today: the build is flaky.", "The build is flaky."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
