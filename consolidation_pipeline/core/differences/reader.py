@@ -383,8 +383,9 @@ class _Reader:
             length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
             if synonym and (length > size or not found):
                 return length, synonym
-        if found and found.role == "light" and size == 1 and self._is_acronym(pieces[at].text):
-            return 1, None
+        if found and found.role == "light":
+            is_name = (size == 1 and self._is_acronym(pieces[at].text)) or self._is_letter(pieces, at)
+            return (1, None) if is_name else (size, found)
         return size, found
 
     def _match_divided_label(self, pieces: Sequence[Piece], at: int) -> int:
@@ -400,6 +401,24 @@ class _Reader:
     def _is_acronym(self, word: str) -> bool:
         """Return True for a word such as "US" or "IT" in a text that is not all in capitals."""
         return 1 < len(word) < 4 and word.isupper() and not self.text.isupper()
+
+    def _is_letter(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True for a letter that is a name: "Ward A", "lot C". A sentence or title may have an article there."""
+        piece, before = pieces[at], pieces[at - 1] if at else None
+        end = piece.start + 1
+        if len(piece.text) != 1 or not piece.text.isupper() or before is None or self.text[end : end + 1] == "'":
+            return False
+        following = pieces[at + 1] if at + 1 < len(pieces) else None
+        is_title = following is not None and following.kind == "word" and following.text[0].isupper()
+        if before.kind != "word" or before.text.isupper() or is_title:
+            return False
+        if piece.lower not in self.language.subjects:
+            return True
+        # "Gate I opens at six", not "Then I opened it"
+        ends = following is None or following.kind in ("stop", "comma") or following.lower in self.language.copulas
+        is_noun = before.text[0].isupper() and (before.lower,) not in self.language.phrases
+        is_noun &= not self.language.is_adverb(before.lower) and before.lower not in self.language.time_adverbs
+        return is_noun and (ends or (following is not None and following.lower.endswith("s")))
 
     def _read_content(self, pieces: Sequence[Piece], at: int, size: int, meaning: Phrase | None, is_first: bool) -> int:
         """Append the token that begins at a piece, and return the number of its pieces."""

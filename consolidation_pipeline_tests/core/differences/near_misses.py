@@ -505,6 +505,14 @@ NEAR_MISSES = [
     ("Skip the step if a != b", "Skip the step if a == b"),
     ("[ ] Renew the lease for the annex", "[x] Renew the lease for the annex"),
     ("The monthly rent is 1.500 EUR.", "The monthly rent is 1.5 EUR."),
+    # letters and words in capitals that are names
+    ("Ward A is closed to visitors.", "Ward I is closed to visitors."),
+    ("Gate A opens at six.", "Gate I opens at six."),
+    ("Donner de la vitamine A aux veaux.", "Donner de la vitamine D aux veaux."),
+    ("Le lot A est rappelé.", "Le lot C est rappelé."),
+    ("Hepatitis A en la sala.", "Hepatitis E en la sala."),
+    ("IT approves laptops.", "It approves laptops."),
+    ("WHO approves the vaccine.", "Who approves the vaccine."),
 ]
 
 
@@ -649,6 +657,10 @@ PROVEN_REWORDINGS = [
     ("**Always** run the linter before pushing.", "Always run the linter before pushing."),
     ("In the handler return !ok on timeout.", "In the handler return not ok on timeout."),
     ("Seen again today: the build is flaky.", "The build is flaky."),
+    ("Then I opened the gate.", "Then we opened the gate."),
+    ("Yesterday I closed the ward.", "Yesterday we closed the ward."),
+    ("Note: A build takes an hour.", "A build takes an hour."),
+    ("How To Write A Report", "How to write a report"),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
