@@ -16,6 +16,7 @@ from consolidation_pipeline.core.differences.alignment import (
 )
 from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.closer_values import find_closer_value
+from consolidation_pipeline.core.differences.counts import find_new_count
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.language import Language, load_function_words, split_words
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
@@ -309,6 +310,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     if words := find_new_sequence(a, b, language):
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
+        yield "word", *words
+    if words := find_new_count(a, b, of_a, language):
         yield "word", *words
     if words := find_new_tense(a, b, of_a, language) or find_new_time(a, b, of_a, language):
         yield "added cue", *words

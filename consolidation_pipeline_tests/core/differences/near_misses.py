@@ -513,6 +513,25 @@ NEAR_MISSES = [
     ("Hepatitis A en la sala.", "Hepatitis E en la sala."),
     ("IT approves laptops.", "It approves laptops."),
     ("WHO approves the vaccine.", "Who approves the vaccine."),
+    # how many, or which of a kind
+    (
+        "Consent forms for minors need both guardians' signatures.",
+        "Consent forms for minors need one guardian's signature.",
+    ),
+    ("Both producers must approve a cut feature.", "One producer must approve a cut feature."),
+    ("Both of the valves must be open.", "One of the valves must be open."),
+    ("Both of them must sign the lease.", "One of them must sign the lease."),
+    ("It fails on both consoles.", "It fails on one console."),
+    ("We keep both keys in the safe.", "We keep a key in the safe."),
+    ("Both tests are flaky.", "The test is flaky."),
+    ("Beide Schlüssel sind nötig.", "Ein Schlüssel ist nötig."),
+    ("Beide Türen sind offen.", "Die Tür ist offen."),
+    ("Les deux parents doivent signer.", "Un parent doit signer."),
+    ("Ambos padres deben firmar.", "Un padre debe firmar."),
+    ("两位监护人都要签字。", "一位监护人要签字。"),
+    ("Any auditor can see the ledger.", "One auditor can see the ledger."),
+    ("The same auditor signs twice.", "An auditor signs twice."),
+    ("Derselbe Prüfer unterschreibt zweimal.", "Ein Prüfer unterschreibt zweimal."),
 ]
 
 
@@ -661,6 +680,10 @@ PROVEN_REWORDINGS = [
     ("Yesterday I closed the ward.", "Yesterday we closed the ward."),
     ("Note: A build takes an hour.", "A build takes an hour."),
     ("How To Write A Report", "How to write a report"),
+    ("Both Ann and Bob sign the form.", "Ann and Bob sign the form."),
+    ("Both a clerk and a judge sign the form.", "A clerk and a judge sign the form."),
+    ("Both tests are flaky.", "The tests are flaky."),
+    ("If any test fails, page Ann.", "If a test fails, page Ann."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
