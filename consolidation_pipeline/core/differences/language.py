@@ -12,6 +12,7 @@ stemmer: Name of a Snowball stemmer; without one, words are equal as written.
 spellings: Endings that are spelled in two ways = the ending that is read: "ised" = "ized".
 labels: Openings that say nothing, such as "Note:".
 openings: Words that say nothing if they open a sentence: "always".
+addressees: Pronouns behind which a demand may open a sentence, and one of ``openings`` follow: "you should always".
 remarks: Words of openings and sentences about the note itself: "Note to self:", "Seen again today."
 questions: What is asked for = words that ask for it.
 inversions: Two words that ask if they open a sentence: "is there", "did you".
@@ -78,6 +79,7 @@ family_endings: Endings after which stems are of one family: show and shown. The
 numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
+respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
@@ -122,6 +124,7 @@ _KATAKANA = "\u30a1-\u30ff"
 WORD = re.compile(
     rf"[{_KATAKANA}]+|[{_CJK}{_HIRAGANA}]|[^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+(?:['-][^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+)*"
 )
+_PARTICIPLE = re.compile(r"ée?s?\Z")
 # Letters before an ending that has two spellings: "colour", not "hour".
 _SHORTEST_HEAD = 3
 _IDEOGRAPH = re.compile(f"[{_CJK}]")
@@ -195,6 +198,8 @@ class Language(FunctionWords):
     short_calendar: Mapping[str, str]
     signs: Mapping[str, str]
     contractions: Mapping[str, str]
+    respelled: Mapping[str, str]
+    bare: Mapping[str, str]
     abbreviations: frozenset[str]
     passive_auxiliaries: frozenset[str]
     agents: frozenset[str]
@@ -216,6 +221,7 @@ class Language(FunctionWords):
     times: frozenset[str]
     time_adverbs: frozenset[str]
     openings: frozenset[str]
+    addressees: frozenset[str]
     coordinators: frozenset[str]
     alternatives: frozenset[str]
     adverb_endings: tuple[str, ...]
@@ -411,6 +417,11 @@ def load_language(code: str) -> Language:
                 phrases[split(entry)] = Phrase("cue", category, pole)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
+    bare = _find_bare(raw.get("respelled", {}), _list_words(raw, split) | _load_vocabulary(code) | {*chain(*phrases)})
+    for words, phrase in list(phrases.items()) if bare else ():
+        if len(words) > 1:  # "ou" is not "où"
+            spelled = (_spell_out(word, raw["respelled"]) for word in words)
+            phrases.setdefault(tuple(bare.get(word, word) for word in spelled), phrase)
     antonyms = frozenset(
         frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
     )
@@ -426,6 +437,7 @@ def load_language(code: str) -> Language:
         "phrase_sizes": _measure(phrases),
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
+        "bare": bare,
         "calendar": {
             form: f"{kind}-{at}"
             for kind in ("days", "months")
@@ -487,6 +499,28 @@ def _load_lists(name: str) -> dict[str, Any]:
 def _split_entry(elisions: frozenset[str], entry: str) -> tuple[str, ...]:
     """Return the words of an entry of the lists, as the lexer splits them."""
     return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
+
+
+def _list_words(raw: Mapping[str, Any], split: Callable[[str], tuple[str, ...]]) -> set[str]:
+    """Return the words of the lists and the keys of the tables of a file."""
+    entries = chain.from_iterable(value for value in raw.values() if isinstance(value, list | dict))
+    return {word for entry in entries if isinstance(entry, str) for word in split(entry)}
+
+
+def _spell_out(word: str, respelled: Mapping[str, str]) -> str:
+    return "".join(respelled.get(letter, letter) for letter in word)
+
+
+def _find_bare(respelled: Mapping[str, str], words: abc.Set[str]) -> dict[str, str]:
+    """Return the words whose letters are spelled out in only one way, by that spelling: muessen = müssen.
+
+    The last é of a French word stays: "fermé" is no form of "ferme".
+    """
+    found: dict[str, set[str]] = {}
+    for word in words:
+        if (spelled := _spell_out(word, respelled)) not in words and not _PARTICIPLE.search(word):
+            found.setdefault(spelled, set()).add(word)
+    return {spelled: min(of_one) for spelled, of_one in found.items() if len(of_one) == 1}
 
 
 def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:

@@ -109,10 +109,14 @@ def join_negations(pieces: list[Piece], language: Language) -> list[Piece]:
     for at, first in enumerate(pieces):
         seconds = language.split_negations.get(first.lower, {}) if first.kind == "word" else {}
         for place in range(at + 1, min(at + 1 + _LONGEST_NEGATION, len(pieces))) if seconds else ():
-            if pieces[place].kind != "word":
+            second = pieces[place]
+            if second.kind != "word" or second.lower in language.coordinators:
                 break
-            if meaning := seconds.get(pieces[place].lower):
-                pieces[place] = pieces[place]._replace(lower=meaning)
+            if meaning := seconds.get(second.lower):
+                if _parts_verbs(first, language):  # "no abras nunca" is "nunca abras"
+                    pieces[at] = first._replace(lower=meaning)
+                    return [*pieces[:place], *join_negations(pieces[place + 1 :], language)]
+                pieces[place] = second._replace(lower=meaning)
                 break
     return pieces
 
@@ -241,6 +245,7 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
     if language.has_decimal_comma and "," in text:
         text = _DECIMAL_COMMA.sub(r"\1.", text)
     literals = _find_literals(text, language)
+    is_bare = bool(language.bare) and language.respelled.keys().isdisjoint(text.lower())
     starts = iter([*sorted(literals), len(text)])
     following = next(starts)
     at, word = 0, ""
@@ -274,7 +279,7 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         written = text[at:end]
         last, word = word, written.lower() if kind == "word" else ""
         if kind == "word":
-            yield from _split_word(written, at, language)
+            yield from _split_word(written, at, language, is_bare)
         elif kind == "code":
             yield from _split_code(written, at, language)
         elif sign := _name_sign(text, at, end, language):
@@ -326,9 +331,10 @@ def _find_literals(text: str, language: Language) -> dict[int, Literal]:
     return found
 
 
-def _split_word(text: str, start: int, language: Language) -> list[Piece]:
+def _split_word(text: str, start: int, language: Language, is_bare: bool = False) -> list[Piece]:
+    """Return the words of a word as written; ``is_bare``: the text has none of the letters that may be spelled out."""
     return [
-        Piece("word", part, meaning, "", start + offset)
+        Piece("word", part, language.bare.get(meaning, meaning) if is_bare else meaning, "", start + offset)
         for offset, part, meaning in _split_written(text, language.code)
     ]
 

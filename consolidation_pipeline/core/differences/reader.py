@@ -33,6 +33,9 @@ _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 _LATEST_AUXILIARY = 4
 # Words of an opening that may hold a request: "could you please tell me".
 _LONGEST_OPENING = 8
+# "You should", "we must"
+_DEMANDS = {("modality", "required"), ("modality", "advised")}
+_OPENING_WORDS = 2
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
 # Twice; "every 30 seconds" also tells when.
 _DURATION = re.compile(r"number:[\d.]+ (?:s|min|h|d|month|year)")
@@ -104,6 +107,9 @@ class _Reader:
                 at += 1
                 continue
             if is_opening and piece.lower in language.openings:
+                at += 1
+                continue
+            if piece.lower in language.openings and self._opens_demand(pieces[sentence_start:at]):
                 at += 1
                 continue
             if is_opening and (divided := self._match_divided_label(pieces, at)):
@@ -183,6 +189,13 @@ class _Reader:
         if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
             return size, Phrase("marker", "to")  # "from May until June"
         return size, meaning
+
+    def _opens_demand(self, opening: Sequence[Piece]) -> bool:
+        """Return True if a sentence opens with words such as "you should", behind which "always" says nothing."""
+        if len(opening) != _OPENING_WORDS or opening[0].lower not in self.language.addressees:
+            return False
+        demand = self.language.phrases.get((opening[1].lower,))
+        return demand is not None and (demand.key, demand.pole) in _DEMANDS
 
     def _compares(self) -> bool:
         """Return True if a verb such as "test" stands ahead in the clause."""

@@ -532,6 +532,7 @@ NEAR_MISSES = [
     ("Any auditor can see the ledger.", "One auditor can see the ledger."),
     ("The same auditor signs twice.", "An auditor signs twice."),
     ("Derselbe Prüfer unterschreibt zweimal.", "Ein Prüfer unterschreibt zweimal."),
+    ("No pagues y nunca firmes.", "Paga y nunca firmes."),
 ]
 
 
@@ -684,6 +685,12 @@ PROVEN_REWORDINGS = [
     ("Both a clerk and a judge sign the form.", "A clerk and a judge sign the form."),
     ("Both tests are flaky.", "The tests are flaky."),
     ("If any test fails, page Ann.", "If a test fails, page Ann."),
+    ("Die Kühe müssen täglich gezählt werden.", "Die Kuehe muessen taeglich gezaehlt werden."),
+    ("Der Zug fährt im März zurück.", "Der Zug faehrt im Maerz zurueck."),
+    ("Le déploiement échoue à cause du cache.", "Le deploiement echoue a cause du cache."),
+    ("Nunca vaciar el depósito en verano.", "No vaciar nunca el depósito en verano."),
+    ("You should always warm the engine first.", "Always warm the engine first."),
+    ("部署前先通知值班人员", "部署之前要先通知值班人员"),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
