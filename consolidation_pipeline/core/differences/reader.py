@@ -173,6 +173,8 @@ class _Reader:
             return 1, Phrase("cue", "tense", "past")
         if size == 1 and word in language.approximations and not self._counts(pieces, at + 1):
             return 1, Phrase("light")
+        if meaning and (meaning.key, meaning.pole) == ("order", "earlier") and self._follows_before():
+            return size, Phrase("light")
         if meaning and meaning.key == "against" and self._compares():
             return size, Phrase("light", "with")
         if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
@@ -196,6 +198,10 @@ class _Reader:
             return False
         demand = self.language.phrases.get((opening[1].lower,))
         return demand is not None and (demand.key, demand.pole) in _DEMANDS
+
+    def _follows_before(self) -> bool:
+        """Return True if a marker such as "before" ends here: 部署前先通知 is 部署前通知."""
+        return any((cue.category, cue.pole, cue.place) == ("marker", "before", len(self.tokens)) for cue in self.cues)
 
     def _compares(self) -> bool:
         """Return True if a verb such as "test" stands ahead in the clause."""

@@ -533,6 +533,7 @@ NEAR_MISSES = [
     ("The same auditor signs twice.", "An auditor signs twice."),
     ("Derselbe Prüfer unterschreibt zweimal.", "Ein Prüfer unterschreibt zweimal."),
     ("No pagues y nunca firmes.", "Paga y nunca firmes."),
+    ("先部署再通知值班人员", "部署前先通知值班人员"),
 ]
 
 
@@ -691,6 +692,7 @@ PROVEN_REWORDINGS = [
     ("Nunca vaciar el depósito en verano.", "No vaciar nunca el depósito en verano."),
     ("You should always warm the engine first.", "Always warm the engine first."),
     ("部署前先通知值班人员", "部署之前要先通知值班人员"),
+    ("部署前请先清空缓存。", "部署之前先清空缓存。"),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
