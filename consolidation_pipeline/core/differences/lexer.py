@@ -19,7 +19,7 @@ _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _BEFORE_DOT = re.compile(r"(\w+) \d{1,2}$")
 _FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")
 _SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|$)")  # also the dot of "on 14 March. Then .."
-_NEGATED = re.compile(r"(?<![^\s(,=])![\w(]")  # !ready
+_NEGATED = re.compile(r"(?<![^\s(,=])![a-z_(]")  # !ready, but not "attention !Ne pas"
 _GRADE = re.compile(r"(?<!\w)[A-Z]{1,2}\Z")  # AB+, O-
 # Task boxes, markers of list items and emphasis, outside of code.
 _BOX = re.compile(r"(?m)^([^\S\n]*(?:(?:[-*+\u2022]|\d+[.)])[^\S\n]+)?)\[([ xX])\](?=\s)")

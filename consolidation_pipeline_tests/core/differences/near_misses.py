@@ -693,6 +693,7 @@ PROVEN_REWORDINGS = [
     ("You should always warm the engine first.", "Always warm the engine first."),
     ("部署前先通知值班人员", "部署之前要先通知值班人员"),
     ("部署前请先清空缓存。", "部署之前先清空缓存。"),
+    ("Attention !Ne pas redémarrer le serveur.", "Attention : ne pas redémarrer le serveur."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
