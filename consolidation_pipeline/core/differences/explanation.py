@@ -16,8 +16,9 @@ from consolidation_pipeline.core.differences.alignment import (
 )
 from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.closer_values import find_closer_value
+from consolidation_pipeline.core.differences.counts import find_new_count
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
-from consolidation_pipeline.core.differences.language import Language, split_words
+from consolidation_pipeline.core.differences.language import Language, load_function_words, split_words
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
 from consolidation_pipeline.core.differences.order import (
     Reordered,
@@ -213,7 +214,7 @@ def _find_sentence_details(
 
 def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
     """Return the explanation of two texts that are equal or cannot be compared word by word, None for others."""
-    if a.normalized == b.normalized:
+    if a.normalized == b.normalized and not _differ_in_capitals(a, b):
         return Explanation("same")
     if a.language is None or a.language != b.language:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
@@ -222,6 +223,18 @@ def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
     if not a.tokens or not b.tokens or is_long or is_other:
         return Explanation("unexplained", (_of_whole_texts("word", a, b),))
     return None
+
+
+def _differ_in_capitals(a: Reading, b: Reading) -> bool:
+    """Return True if a function word in capitals is a name in one text alone: "IT approves it", "it approves it"."""
+    is_light = load_function_words(a.language or "en").is_light
+    if a.text.isupper() or b.text.isupper() or a.keys == b.keys:
+        return False
+    return any(
+        token.kind == "name" and token.text.isupper() and token.key not in other.key_set and is_light(token.key)
+        for one, other in ((a, b), (b, a))
+        for token in one.tokens
+    )
 
 
 def _shares_too_little(a: Reading, b: Reading) -> bool:
@@ -297,6 +310,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     if words := find_new_sequence(a, b, language):
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
+        yield "word", *words
+    if words := find_new_count(a, b, of_a, language):
         yield "word", *words
     if words := find_new_time(a, b, of_a, language):
         yield "added cue", *words

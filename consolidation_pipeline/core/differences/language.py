@@ -12,6 +12,7 @@ stemmer: Name of a Snowball stemmer; without one, words are equal as written.
 spellings: Endings that are spelled in two ways = the ending that is read: "ised" = "ized".
 labels: Openings that say nothing, such as "Note:".
 openings: Words that say nothing if they open a sentence: "always".
+addressees: Pronouns behind which a demand may open a sentence, and one of ``openings`` follow: "you should always".
 remarks: Words of openings and sentences about the note itself: "Note to self:", "Seen again today."
 questions: What is asked for = words that ask for it.
 inversions: Two words that ask if they open a sentence: "is there", "did you".
@@ -21,6 +22,7 @@ light_verbs: Light verbs, and auxiliaries that are verbs too, for which synonyms
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 perfects: Auxiliaries that tell of the past before a participle: "has moved".
 approximations: Words that make a number inexact, and are prepositions before anything else: "about".
+comparisons: Verbs behind which "against" is "with": "tested against real data".
 copula_clitic: Clitic and the form of "be" that it stands for before one of ``after_copula``: "the light's on".
 copulas: Forms of "be" between two names of one thing, which may change sides: "our vet is Ann", "Ann is our vet".
 participle_prepositions: Participles that are prepositions, unless an auxiliary is before them: "built using make".
@@ -39,6 +41,7 @@ possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
 genders: Pronouns of a person = he or she.
 distributives, singles: Words for each of several, and for one thing that each or all of them have: each, one.
+counts: Words before a noun = how many or which of a kind: both = "two", an = "a", one, any, same.
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
@@ -84,7 +87,8 @@ adverb_endings: Endings of words that may stand anywhere in a clause.
 family_endings: Endings after which stems are of one family: show and shown. The stemmer leaves them.
 numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
-signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number.
+signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
+respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
@@ -129,6 +133,7 @@ _KATAKANA = "\u30a1-\u30ff"
 WORD = re.compile(
     rf"[{_KATAKANA}]+|[{_CJK}{_HIRAGANA}]|[^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+(?:['-][^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+)*"
 )
+_PARTICIPLE = re.compile(r"ée?s?\Z")
 # Letters before an ending that has two spellings: "colour", not "hour".
 _SHORTEST_HEAD = 3
 _IDEOGRAPH = re.compile(f"[{_CJK}]")
@@ -202,11 +207,14 @@ class Language(FunctionWords):
     short_calendar: Mapping[str, str]
     signs: Mapping[str, str]
     contractions: Mapping[str, str]
+    respelled: Mapping[str, str]
+    bare: Mapping[str, str]
     abbreviations: frozenset[str]
     passive_auxiliaries: frozenset[str]
     agents: frozenset[str]
     perfects: frozenset[str]
     approximations: frozenset[str]
+    comparisons: frozenset[str]
     copula_clitic: tuple[str, ...]
     after_copula: frozenset[str]
     demonstratives: frozenset[str]
@@ -222,6 +230,7 @@ class Language(FunctionWords):
     times: frozenset[str]
     time_adverbs: frozenset[str]
     openings: frozenset[str]
+    addressees: frozenset[str]
     coordinators: frozenset[str]
     alternatives: frozenset[str]
     adverb_endings: tuple[str, ...]
@@ -299,6 +308,7 @@ class Language(FunctionWords):
     genders: Mapping[str, str]
     distributives: frozenset[str]
     singles: frozenset[str]
+    counts: Mapping[str, str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
@@ -423,6 +433,11 @@ def load_language(code: str) -> Language:
                 phrases[split(entry)] = Phrase("cue", category, pole)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
+    bare = _find_bare(raw.get("respelled", {}), _list_words(raw, split) | _load_vocabulary(code) | {*chain(*phrases)})
+    for words, phrase in list(phrases.items()) if bare else ():
+        if len(words) > 1:  # "ou" is not "où"
+            spelled = (_spell_out(word, raw["respelled"]) for word in words)
+            phrases.setdefault(tuple(bare.get(word, word) for word in spelled), phrase)
     antonyms = frozenset(
         frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
     )
@@ -438,6 +453,7 @@ def load_language(code: str) -> Language:
         "phrase_sizes": _measure(phrases),
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
+        "bare": bare,
         "calendar": {
             form: f"{kind}-{at}"
             for kind in ("days", "months")
@@ -452,6 +468,7 @@ def load_language(code: str) -> Language:
         "clock": Clock(
             **{field.name: _read_meanings(split, raw["clock"].get(field.name, {})) for field in fields(Clock)}
         ),
+        "comparisons": frozenset(map(stem, raw.get("comparisons", ()))),
         "times": frozenset(map(stem, raw.get("times", ()))),
         "future_endings": tuple(raw.get("future_endings", ())),
         "imperfect_endings": tuple(raw.get("imperfect_endings", ())),
@@ -505,6 +522,28 @@ def _load_lists(name: str) -> dict[str, Any]:
 def _split_entry(elisions: frozenset[str], entry: str) -> tuple[str, ...]:
     """Return the words of an entry of the lists, as the lexer splits them."""
     return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
+
+
+def _list_words(raw: Mapping[str, Any], split: Callable[[str], tuple[str, ...]]) -> set[str]:
+    """Return the words of the lists and the keys of the tables of a file."""
+    entries = chain.from_iterable(value for value in raw.values() if isinstance(value, list | dict))
+    return {word for entry in entries if isinstance(entry, str) for word in split(entry)}
+
+
+def _spell_out(word: str, respelled: Mapping[str, str]) -> str:
+    return "".join(respelled.get(letter, letter) for letter in word)
+
+
+def _find_bare(respelled: Mapping[str, str], words: abc.Set[str]) -> dict[str, str]:
+    """Return the words whose letters are spelled out in only one way, by that spelling: muessen = müssen.
+
+    The last é of a French word stays: "fermé" is no form of "ferme".
+    """
+    found: dict[str, set[str]] = {}
+    for word in words:
+        if (spelled := _spell_out(word, respelled)) not in words and not _PARTICIPLE.search(word):
+            found.setdefault(spelled, set()).add(word)
+    return {spelled: min(of_one) for spelled, of_one in found.items() if len(of_one) == 1}
 
 
 def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:

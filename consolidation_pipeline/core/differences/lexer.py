@@ -19,10 +19,19 @@ _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _BEFORE_DOT = re.compile(r"(\w+) \d{1,2}$")
 _FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")
 _SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|$)")  # also the dot of "on 14 March. Then .."
+_NEGATED = re.compile(r"(?<![^\s(,=])![a-z_(]")  # !ready, but not "attention !Ne pas"
+_GRADE = re.compile(r"(?<!\w)[A-Z]{1,2}\Z")  # AB+, O-
+# Task boxes, markers of list items and emphasis, outside of code.
+_BOX = re.compile(r"(?m)^([^\S\n]*(?:(?:[-*+\u2022]|\d+[.)])[^\S\n]+)?)\[([ xX])\](?=\s)")
+_OPEN, _DONE = "\u2610", "\u2611"
+_BULLET = re.compile(r"(?m)^([^\S\n]*)[*+\u2022](?=\s)")
+_EMPHASIS = re.compile(
+    rf"{_CODE.pattern}|(?<![^\s(\"':\-])(\*{{1,3}})(?=[\w\"`(])([^\n*]*[^\s*])\1(?![\w*/])", re.DOTALL
+)
 # "SHA-256" is read as "sha256" and "SHA 256" are.
 _NUMBERED = re.compile(r"([A-Za-z]{2,})-([1-9]\d*)")
 _PIECE = re.compile(
-    rf"(?P<code>{_CODE.pattern})|(?P<word>(?:{WORD.pattern})(?:#|\+\+)?)|(?P<sign>[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
+    rf"(?P<code>{_CODE.pattern})|(?P<word>(?:{WORD.pattern})(?:#|\+\+)?)|(?P<sign>!=+|[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
     re.DOTALL,
 )
 # A longer sentence says more than a remark.
@@ -37,7 +46,9 @@ PHRASE_MARKERS = frozenset("to from by than through between above below against 
 _LIST_ITEM = re.compile(r"^[^\S\n]*\d{1,2}[.)](?=\s)", re.MULTILINE)
 _FEWEST_ITEMS = 2
 _DECIMAL_COMMA = re.compile(r"(?<![\w.,])(\d+),(?=\d{1,2}(?![\w.,]*\d)|\d{4,}(?![\w.,]*\d))")
-_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+(?!\d)")
+# An amount of money has no three decimals, in whatever language.
+_CURRENCIES = ("$", "€", "£", "¥")
+_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:\.\d{3})+(?!\d)")
 _BLANKS = re.compile(r"\s+")
 
 
@@ -84,9 +95,12 @@ def drop_remarks(pieces: Sequence[Piece], language: Language) -> list[Piece]:
             continue
         part = pieces[start : at + 1]
         words = [one.lower for one in part if one.kind not in ("stop", "comma")]
-        if not words or len(words) > _MOST_REMARK_WORDS or not language.remarks.issuperset(words):
-            kept += part
-        start, is_opening = at + 1, piece.kind == "stop"
+        is_remark = 0 < len(words) <= _MOST_REMARK_WORDS and language.remarks.issuperset(words)
+        is_opening = piece.kind == "stop"
+        if is_colon and not is_remark and at < len(pieces) - 1:
+            continue  # "set retries: true"
+        kept += [] if is_remark else part
+        start = at + 1
     return kept if any(piece.kind not in ("stop", "comma") for piece in kept) else list(pieces)
 
 
@@ -95,10 +109,14 @@ def join_negations(pieces: list[Piece], language: Language) -> list[Piece]:
     for at, first in enumerate(pieces):
         seconds = language.split_negations.get(first.lower, {}) if first.kind == "word" else {}
         for place in range(at + 1, min(at + 1 + _LONGEST_NEGATION, len(pieces))) if seconds else ():
-            if pieces[place].kind != "word":
+            second = pieces[place]
+            if second.kind != "word" or second.lower in language.coordinators:
                 break
-            if meaning := seconds.get(pieces[place].lower):
-                pieces[place] = pieces[place]._replace(lower=meaning)
+            if meaning := seconds.get(second.lower):
+                if _parts_verbs(first, language):  # "no abras nunca" is "nunca abras"
+                    pieces[at] = first._replace(lower=meaning)
+                    return [*pieces[:place], *join_negations(pieces[place + 1 :], language)]
+                pieces[place] = second._replace(lower=meaning)
                 break
     return pieces
 
@@ -204,8 +222,20 @@ def _ends_purpose(piece: Piece, language: Language) -> bool:
 
 
 def unify_signs(text: str) -> str:
-    """Return a text of the same length with one kind of quotes, dashes and punctuation."""
-    return text.translate(_SIGNS)
+    """Return a text of the same length with one kind of quotes, dashes, punctuation, list markers and task boxes.
+
+    It has blanks in place of the signs of emphasis: **never**.
+    """
+    text = text.translate(_SIGNS)
+    if "[" in text:
+        text = _BOX.sub(lambda match: f"{match[1]}{_OPEN if match[2] == ' ' else _DONE}  ", text)
+    text = _BULLET.sub(r"\1-", text)
+    return _EMPHASIS.sub(_blank_emphasis, text) if "*" in text else text
+
+
+def _blank_emphasis(match: re.Match[str]) -> str:
+    width = len(match[1] or "")
+    return f"{' ' * width}{match[2]}{' ' * width}" if width else match[0]
 
 
 def split_pieces(text: str, language: Language) -> Iterator[Piece]:
@@ -215,6 +245,7 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
     if language.has_decimal_comma and "," in text:
         text = _DECIMAL_COMMA.sub(r"\1.", text)
     literals = _find_literals(text, language)
+    is_bare = bool(language.bare) and language.respelled.keys().isdisjoint(text.lower())
     starts = iter([*sorted(literals), len(text)])
     following = next(starts)
     at, word = 0, ""
@@ -248,25 +279,30 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         written = text[at:end]
         last, word = word, written.lower() if kind == "word" else ""
         if kind == "word":
-            yield from _split_word(written, at, language)
+            yield from _split_word(written, at, language, is_bare)
         elif kind == "code":
             yield from _split_code(written, at, language)
+        elif sign := _name_sign(text, at, end, language):
+            yield Piece("word", written, sign, "", at)
         elif kind == "stop":
             is_end = _FULL_STOP.match(text, at) and last not in language.abbreviations
             if written != "." or (is_end and not (language.has_ordinal_dots and _is_ordinal(text, at, language))):
                 yield Piece("stop", written, written, written, at)
-        elif (
-            written == "+"
-            and text[at - 1 : at].isdigit()
-            and not text[end : end + 1].isalnum()
-            and "9+" in language.signs
-        ):
-            yield Piece("word", written, language.signs["9+"], "", at)
-        elif kind == "sign" and written in language.signs:
-            yield Piece("word", written, language.signs[written], "", at)
+        elif written in ("+", "-") and _GRADE.search(text, 0, at) and not text[end : end + 1].isalnum():
+            yield Piece("sign", written, written, written, at)
         elif kind == "sign" or written != "-" or text[at - 1 : at].isspace():
             yield Piece("sign" if kind == "sign" else "comma", written, written, written, at)
         at = end
+
+
+def _name_sign(text: str, at: int, end: int, language: Language) -> str:
+    """Return the word that a sign at an offset stands for: "&", "3+", "!ready"; empty if there is none."""
+    written = text[at:end]
+    if written == "!" and _NEGATED.match(text, at):
+        return language.signs.get("!x", "")
+    if written == "+" and text[at - 1 : at].isdigit() and not text[end : end + 1].isalnum() and "9+" in language.signs:
+        return language.signs["9+"]
+    return language.signs.get(written, "")
 
 
 def _is_ordinal(text: str, at: int, language: Language) -> bool:
@@ -287,16 +323,18 @@ def _find_literals(text: str, language: Language) -> dict[int, Literal]:
         is_word = is_word or language.numbers.keys() >= {*literal.text.lower().split("-")}  # dix-huit
         if literal.kind == "quoted" or not literal.text or is_word:
             continue
-        if literal.kind == "number" and language.has_decimal_comma and _THOUSANDS.match(literal.text):
+        has_thousands = language.has_decimal_comma or literal.value.endswith(_CURRENCIES)
+        if literal.kind == "number" and has_thousands and _THOUSANDS.search(literal.text):
             literal = replace(literal, value=next(scan(literal.text.replace(".", ""))).value)
         if not any(start <= literal.start < end for start, end in code):
             found.setdefault(literal.start, literal)
     return found
 
 
-def _split_word(text: str, start: int, language: Language) -> list[Piece]:
+def _split_word(text: str, start: int, language: Language, is_bare: bool = False) -> list[Piece]:
+    """Return the words of a word as written; ``is_bare``: the text has none of the letters that may be spelled out."""
     return [
-        Piece("word", part, meaning, "", start + offset)
+        Piece("word", part, language.bare.get(meaning, meaning) if is_bare else meaning, "", start + offset)
         for offset, part, meaning in _split_written(text, language.code)
     ]
 

@@ -33,6 +33,9 @@ _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 _LATEST_AUXILIARY = 4
 # Words of an opening that may hold a request: "could you please tell me".
 _LONGEST_OPENING = 8
+# "You should", "we must"
+_DEMANDS = {("modality", "required"), ("modality", "advised")}
+_OPENING_WORDS = 2
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
 # Twice; "every 30 seconds" also tells when.
 _DURATION = re.compile(r"number:[\d.]+ (?:s|min|h|d|month|year)")
@@ -106,6 +109,9 @@ class _Reader:
             if is_opening and piece.lower in language.openings:
                 at += 1
                 continue
+            if piece.lower in language.openings and self._opens_demand(pieces[sentence_start:at]):
+                at += 1
+                continue
             if is_opening and (divided := self._match_divided_label(pieces, at)):
                 at += divided
                 continue
@@ -167,6 +173,10 @@ class _Reader:
             return 1, Phrase("cue", "tense", "past")
         if size == 1 and word in language.approximations and not self._counts(pieces, at + 1):
             return 1, Phrase("light")
+        if meaning and (meaning.key, meaning.pole) == ("order", "earlier") and self._follows_before():
+            return size, Phrase("light")
+        if meaning and meaning.key == "against" and self._compares():
+            return size, Phrase("light", "with")
         if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
             following = pieces[at + 1]
             if following.kind == "word" and following.lower.endswith(language.gerund_endings):
@@ -181,6 +191,22 @@ class _Reader:
         if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
             return size, Phrase("marker", "to")  # "from May until June"
         return size, meaning
+
+    def _opens_demand(self, opening: Sequence[Piece]) -> bool:
+        """Return True if a sentence opens with words such as "you should", behind which "always" says nothing."""
+        if len(opening) != _OPENING_WORDS or opening[0].lower not in self.language.addressees:
+            return False
+        demand = self.language.phrases.get((opening[1].lower,))
+        return demand is not None and (demand.key, demand.pole) in _DEMANDS
+
+    def _follows_before(self) -> bool:
+        """Return True if a marker such as "before" ends here: 部署前先通知 is 部署前通知."""
+        return any((cue.category, cue.pole, cue.place) == ("marker", "before", len(self.tokens)) for cue in self.cues)
+
+    def _compares(self) -> bool:
+        """Return True if a verb such as "test" stands ahead in the clause."""
+        tokens = self.tokens[self.clause_start :]
+        return any(self.language.stem(token.text.lower()) in self.language.comparisons for token in tokens)
 
     def _ends_with_time(self) -> bool:
         """Return True if at most one token stands behind the last preposition, or the last one is a time or number."""
@@ -305,7 +331,9 @@ class _Reader:
         if word in language.date_articles:
             self.dated = len(self.tokens)
         if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
-            self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
+            written = " ".join(piece.lower for piece in words)
+            preposition = written if written in language.prepositions else word  # dentro de
+            self.governor, self.governed_from = (meaning.key or preposition), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
             self.governor = ""  # the noun of the preposition has come: "for each order the shop .."
 
@@ -374,8 +402,9 @@ class _Reader:
             length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
             if synonym and (length > size or not found):
                 return length, synonym
-        if found and found.role == "light" and size == 1 and self._is_acronym(pieces[at].text):
-            return 1, None
+        if found and found.role == "light":
+            is_name = (size == 1 and self._is_acronym(pieces[at].text)) or self._is_letter(pieces, at)
+            return (1, None) if is_name else (size, found)
         return size, found
 
     def _match_divided_label(self, pieces: Sequence[Piece], at: int) -> int:
@@ -391,6 +420,24 @@ class _Reader:
     def _is_acronym(self, word: str) -> bool:
         """Return True for a word such as "US" or "IT" in a text that is not all in capitals."""
         return 1 < len(word) < 4 and word.isupper() and not self.text.isupper()
+
+    def _is_letter(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True for a letter that is a name: "Ward A", "lot C". A sentence or title may have an article there."""
+        piece, before = pieces[at], pieces[at - 1] if at else None
+        end = piece.start + 1
+        if len(piece.text) != 1 or not piece.text.isupper() or before is None or self.text[end : end + 1] == "'":
+            return False
+        following = pieces[at + 1] if at + 1 < len(pieces) else None
+        is_title = following is not None and following.kind == "word" and following.text[0].isupper()
+        if before.kind != "word" or before.text.isupper() or is_title:
+            return False
+        if piece.lower not in self.language.subjects:
+            return True
+        # "Gate I opens at six", not "Then I opened it"
+        ends = following is None or following.kind in ("stop", "comma") or following.lower in self.language.copulas
+        is_noun = before.text[0].isupper() and (before.lower,) not in self.language.phrases
+        is_noun &= not self.language.is_adverb(before.lower) and before.lower not in self.language.time_adverbs
+        return is_noun and (ends or (following is not None and following.lower.endswith("s")))
 
     def _read_content(self, pieces: Sequence[Piece], at: int, size: int, meaning: Phrase | None, is_first: bool) -> int:
         """Append the token that begins at a piece, and return the number of its pieces."""
