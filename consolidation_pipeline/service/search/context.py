@@ -13,6 +13,7 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_risks
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
+from consolidation_pipeline.core.search.context_changes import DatedText, link_changes
 from consolidation_pipeline.core.search.context_days import are_of_one_day, find_day
 from consolidation_pipeline.core.search.context_markdown import (
     DERIVED,
@@ -247,6 +248,8 @@ def _find_candidates(
     with engine.connect() as connection:
         hits |= _load_newer(connection, project.id, hits, as_of)
         about = _find_about(hits, task)
+        changes = _link_changes(hits, about)
+        about.update(*changes.values())
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
         days = _find_days(hits.values())
         scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
@@ -261,6 +264,7 @@ def _find_candidates(
                 is_related=hit.id not in about,
                 newer_ids=_list_newer(hit),
                 rival_ids=_list_newer(hit, "candidate"),
+                change_ids=changes.get(hit.id, ()),
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
                 match=hit.match,
@@ -314,6 +318,16 @@ def _find_about(hits: Mapping[UUID, SearchHit], task: str) -> set[UUID]:
         about |= newer
         waiting += newer
     return about
+
+
+def _link_changes(hits: Mapping[UUID, SearchHit], about: Collection[UUID]) -> dict[UUID, tuple[UUID, ...]]:
+    """Return the newer hits that tell a change of what a hit about the task says, by its id."""
+    texts = [
+        DatedText(hit.id, hit.content, hit.learned_at)
+        for hit in hits.values()
+        if hit.kind not in DERIVED and hit.learned_at is not None
+    ]
+    return link_changes([one for one in texts if one.id in about], texts)
 
 
 def _list_newer(hit: SearchHit, status: str = "confirmed") -> tuple[UUID, ...]:
