@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from consolidation_pipeline.core.differences.language import split_words
+from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Change
 from consolidation_pipeline.core.knowledge.claim_holders import find_holders
@@ -223,6 +223,7 @@ def _ends_claim(before: Claim, after: Claim, change: Change) -> bool:
         return False
     # "Takes the minutes", "no longer takes sugar"
     told = [token for token in topic if token.start > change.cue[0] and token.gap != "link" and token.kind != "value"]
+    told = [token for token in told if not load_language(after.language).is_light(token.text.lower())]  # "at all"
     if len(told) > 1 and not has_token(before, told[-1]) and len(before.tokens) > len(told):
         return False
     return not are_apart(before, after, topic, before.tokens)
@@ -247,12 +248,11 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
     if after.is_addition:
         return False
+    # What was changed to 2 before is 3 now.
+    own = next((one for one in before.changes if one.form in ("now", "present") and _leads_to(before, one)), None)
+    before = _leave_out_words(before, own) if own else before
     after = _leave_out_day(before, after, change)
-    text = after.reading.text
-    # "Went up to 5" says what is.
-    verb = " is" if after.quote(change.cue).endswith(" to") else ""
-    bare = f"{text[: change.cue[0]]}{verb} {text[change.cue[1] :]}".strip(" ,:，、")
-    stripped = Claim.of(" ".join(bare.split()), after.language)
+    stripped = _leave_out_words(after, change)
     if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
         return before.is_denied != stripped.is_denied
     comparison = compare_sentences(before.reading, stripped.reading)
@@ -262,6 +262,18 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
         # Sentences on "production" and on "staging" may have nothing else in common.
         return comparison.relation != "apart" or fill_one_slot(before, after, change.cue)
     return fill_one_slot(before, after, change.cue)
+
+
+def _leads_to(claim: Claim, change: Change) -> bool:
+    """Return True for words such as "went up to", behind which stands what is."""
+    return claim.quote(change.cue).endswith(" to")
+
+
+def _leave_out_words(claim: Claim, change: Change) -> Claim:
+    """Return a claim without the words of a change: what "went up to 5" is 5."""
+    verb = " is" if _leads_to(claim, change) else ""
+    bare = f"{claim.text[: change.cue[0]]}{verb} {claim.text[change.cue[1] :]}".strip(" ,:，、")
+    return Claim.of(" ".join(bare.split()), claim.language)
 
 
 def _leave_out_day(before: Claim, after: Claim, change: Change) -> Claim:
