@@ -156,7 +156,10 @@ def _opens_with_thing(claim: Claim) -> bool:
 
 def tell_other_days(before: Claim, after: Claim) -> bool:
     """Return True if two sentences name different days of the week: what is done on one may be done on the other."""
-    days = [{token.key for token in claim.tokens if token.key.startswith("days-")} for claim in (before, after)]
+    days = [
+        {token.key for token in claim.tokens if token.key.startswith("days-")} | list_poles(claim, "weekday")
+        for claim in (before, after)
+    ]
     return all(days) and days[0] != days[1]
 
 
@@ -194,12 +197,13 @@ def _tell_hours_of_other_days(before: Claim, after: Claim) -> bool:
     days, times = [], []
     for claim in (before, after):
         values = {token.key for token in claim.tokens if token.kind == "value"}
-        days.append({key for key in values if key.startswith("days-")} | _list_poles(claim, "weekday"))
-        times.append(values - days[-1] if _list_poles(claim, "marker") & _HOURS else set())
+        days.append({key for key in values if key.startswith("days-")} | list_poles(claim, "weekday"))
+        times.append(values - days[-1] if list_poles(claim, "marker") & _HOURS else set())
     return all(days) and days[0].isdisjoint(days[1]) and all(times) and times[0] != times[1]
 
 
-def _list_poles(claim: Claim, category: str) -> set[str]:
+def list_poles(claim: Claim, category: str) -> set[str]:
+    """Return the poles of the cues of a category."""
     return {cue.pole for cue in claim.reading.cues if cue.category == category}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from consolidation_pipeline.core.differences.language import load_language, split_words
@@ -21,6 +22,7 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     changes_other_thing,
     find_denied_clauses,
     has_token,
+    list_poles,
     names_case,
     names_other_owner,
 )
@@ -36,6 +38,10 @@ _SAME_CLAIM = 0.6
 _FEW_WORDS = 3
 # Texts of this length, such as "5" and "de", tell no two things apart.
 _SHORT = 2
+# What joins two clauses of a sentence.
+_JOINS = re.compile(r";\s|,?\s(?:and|but|und|aber|y|e|pero|et|mais)\s")
+# How words of change end behind which stands what is, and what says so instead of them.
+_TO, _IS = (" to", "到", "至", "为", "了"), {"en": " is", "zh": "是"}
 # A word of this length, such as "to" or "mehr", tells of no event.
 _PARTICLE_LENGTH = 4
 
@@ -48,6 +54,15 @@ def ends_any(before: Claim, after: Claim) -> bool:
     naming = [change for change in after.changes if change.form in _NAMING]
     told = naming or [change for change in after.changes if change.form == "now"]
     return any(_ends(before, after, change) for change in told)
+
+
+def ends_first_clause(before: Claim, after: Claim) -> bool:
+    """Return True if one of the changes that ``after`` tells is one of what the first clause of ``before`` says.
+
+    "Ann lives in Lund and works at night": "Ann moved to Rome".
+    """
+    first, *rest = _JOINS.split(before.text, maxsplit=1)
+    return bool(rest) and ends_any(Claim.of(first, before.language), after)
 
 
 def ends_part(before: Claim, after: Claim) -> bool:
@@ -254,7 +269,8 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     after = _leave_out_day(before, after, change)
     stripped = _leave_out_words(after, change)
     if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
-        return before.is_denied != stripped.is_denied
+        days = [list_poles(claim, "weekday") for claim in (before, stripped)]
+        return before.is_denied != stripped.is_denied or (all(days) and days[0] != days[1])
     comparison = compare_sentences(before.reading, stripped.reading)
     if comparison is not None and comparison.relation != "elsewhere":
         if comparison.relation == "agrees" or not is_one_slot(before, stripped, comparison):
@@ -266,12 +282,12 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
 
 def _leads_to(claim: Claim, change: Change) -> bool:
     """Return True for words such as "went up to", behind which stands what is."""
-    return claim.quote(change.cue).endswith(" to")
+    return claim.quote(change.cue).endswith(_TO)
 
 
 def _leave_out_words(claim: Claim, change: Change) -> Claim:
     """Return a claim without the words of a change: what "went up to 5" is 5."""
-    verb = " is" if _leads_to(claim, change) else ""
+    verb = _IS.get(claim.language, "") if _leads_to(claim, change) else ""
     bare = f"{claim.text[: change.cue[0]]}{verb} {claim.text[change.cue[1] :]}".strip(" ,:，、")
     return Claim.of(" ".join(bare.split()), claim.language)
 

@@ -26,7 +26,12 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.clause_updates import updates_clause
-from consolidation_pipeline.core.knowledge.ended_claims import ends_any, ends_part, names_former_value
+from consolidation_pipeline.core.knowledge.ended_claims import (
+    ends_any,
+    ends_first_clause,
+    ends_part,
+    names_former_value,
+)
 from consolidation_pipeline.core.knowledge.gone_claims import frees_from, gives_up_part, lifts_ban, uses_gone
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, is_name
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -39,7 +44,7 @@ Rule = Literal["change words", "same writer", "dates", "language model"]
 # Confidence of each rule: development sequences of benchmarks/sequences. A model's answer is not measured on them.
 CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6, "language model": 0.6}
 # What words of change tell of a part of an older sentence, or of more than is certain.
-_UNCERTAIN = (ends_part, uses_gone, gives_up_part, frees_from, lifts_ban, updates_clause)
+_UNCERTAIN = (ends_part, ends_first_clause, uses_gone, gives_up_part, frees_from, lifts_ban, updates_clause)
 # Characters of each sentence in the reason of a relation.
 _SHOWN_CHARS = 160
 
