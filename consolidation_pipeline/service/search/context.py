@@ -10,6 +10,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from consolidation_pipeline import tracing
+from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_risks
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
@@ -60,6 +61,8 @@ DEFAULT_BUDGET = 2000
 # A memory with too few words of the task is about it if it has this score: z-scores that add up to 2.2
 # (`rank_fusion.fuse_scores`).
 _CLEAR_SCORE = 0.9
+# A memory that is not about the task, and answers it no better than this, has only chance in common with it.
+_CHANCE = 0.1
 # Below this number of memories and entries, the project knows little about a task.
 _FEW = 3
 
@@ -271,6 +274,7 @@ def _find_candidates(
                 day=days.get(hit.id),
             )
             for hit in hits.values()
+            if hit.id in about or not _is_chance(hit, task)
         ]
         sound = [piece for piece in pieces if piece.kind not in DERIVED and not piece.is_related]
         entries = load_supported_entries(
@@ -336,6 +340,15 @@ def _list_newer(hit: SearchHit, status: str = "confirmed") -> tuple[UUID, ...]:
 
 def _is_about(hit: SearchHit, task: str) -> bool:
     return hit.relevance_score >= _CLEAR_SCORE or is_on_task(task, hit.content)
+
+
+def _is_chance(hit: SearchHit, task: str) -> bool:
+    """Return True if a hit has only chance in common with a task.
+
+    Neither words nor vectors tell so of a hit in another language.
+    """
+    languages = {detect_language(hit.content), detect_language(task)} - {None}
+    return hit.match <= _CHANCE and len(languages) < 2
 
 
 def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPiece:
