@@ -15,8 +15,10 @@ from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.change_words import find_changes, is_plan, opens_with_change
 from consolidation_pipeline.core.search.novelty import Sentence, parse_sentences
 
-# A sentence that tells a change is about what an older text says with so many words of it, and this share of its own.
-_LEAST_WORDS, _LEAST_SHARE = 2, 0.5
+# A sentence that tells a change is about a sentence with so many words of it, and this share of its own.
+_LEAST_WORDS, _LEAST_SHARE = 2, 0.6
+# A longer text, or a longer sentence with a label, tells of more than a change.
+_MOST_SENTENCES, _MOST_WORDS = 3, 6
 # Words that name one thing of several: "cache-a", "pay-02", "srv9".
 _LABEL = re.compile(r"\b[^\W\d_]\w*(?:-\w+)*(?:-[^\W\d_]|(?<=[^\W\d_])\d+|-\d+)\b")
 # Memories that are placed above an older one for that, the newest ones.
@@ -38,11 +40,11 @@ def link_changes(older: Iterable[DatedText], texts: Iterable[DatedText]) -> dict
     changes.sort(key=lambda pair: (pair[0].learned_at, pair[0].id), reverse=True)
     links: dict[UUID, tuple[UUID, ...]] = {}
     for one in older if changes else ():
-        words = frozenset[str]().union(*(sentence.content_words for sentence in parse_sentences(one.text)))
+        sentences = parse_sentences(one.text)
         found = dict.fromkeys(
             newer.id
             for newer, sentence in changes
-            if newer.learned_at > one.learned_at and _is_about(sentence, one.text, words)
+            if newer.learned_at > one.learned_at and any(_is_about(sentence, other) for other in sentences)
         )
         if found:
             links[one.id] = tuple(found)[:_MOST]
@@ -51,7 +53,8 @@ def link_changes(older: Iterable[DatedText], texts: Iterable[DatedText]) -> dict
 
 def _list_changes(text: str) -> Iterator[Sentence]:
     """Yield the sentences of a text that tell a change, and no plan or question."""
-    for sentence in parse_sentences(text):
+    sentences = parse_sentences(text)
+    for sentence in sentences if len(sentences) <= _MOST_SENTENCES else ():
         language = detect_language(sentence.text) or "en"
         if is_plan(sentence.text, language) or sentence.text.rstrip().endswith(("?", "？")):
             continue
@@ -59,11 +62,13 @@ def _list_changes(text: str) -> Iterator[Sentence]:
             yield sentence
 
 
-def _is_about(sentence: Sentence, text: str, words: frozenset[str]) -> bool:
-    """Return True if a sentence has enough words of a text, or one of its literals or labels."""
-    shared = sentence.content_words & words
-    is_alike = len(shared) >= _LEAST_WORDS and len(shared) >= _LEAST_SHARE * len(sentence.content_words)
-    return is_alike or sentence.shares_literal(text) or not _list_labels(sentence.text).isdisjoint(_list_labels(text))
+def _is_about(sentence: Sentence, other: Sentence) -> bool:
+    """Return True if a sentence has enough words of another one, or is short and has one of its labels."""
+    own = sentence.content_words
+    shared = own & other.content_words
+    if len(shared) >= _LEAST_WORDS and len(shared) >= _LEAST_SHARE * len(own):
+        return True
+    return len(own) <= _MOST_WORDS and not _list_labels(sentence.text).isdisjoint(_list_labels(other.text))
 
 
 def _list_labels(text: str) -> set[str]:

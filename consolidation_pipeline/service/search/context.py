@@ -62,7 +62,7 @@ DEFAULT_BUDGET = 2000
 # (`rank_fusion.fuse_scores`).
 _CLEAR_SCORE = 0.9
 # A memory that is not about the task, and answers it no better than this, has only chance in common with it.
-_CHANCE = 0.1
+_CHANCE = 0.05
 # Below this number of memories and entries, the project knows little about a task.
 _FEW = 3
 

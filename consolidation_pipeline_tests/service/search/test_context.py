@@ -274,10 +274,10 @@ def test_memory_with_single_shared_word_is_only_related(known_fact: Pipeline) ->
 
 
 def test_memories_with_chance_in_common_are_left_out(shared: Pipeline) -> None:
-    courier = "Blood bank courier leaves at 9:15, 12:15 and 16:15."
+    courier = "Blood bank courier leaves at 9:15."
     consent = "Consent forms for minors need one guardian's signature."
     add(shared, "filler", [consent, courier, "Umzugskartons stehen im Keller neben der Heizung.", *UNRELATED])
-    context = find_context(shared, "filler", "a consent form for a boy of 15, who has to sign?")
+    context = find_context(shared, "filler", "a consent form for a boy, who has to sign?")
     told = {hit.content for hit in context.memories}
     assert consent in told
     assert courier not in told
