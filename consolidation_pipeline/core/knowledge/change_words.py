@@ -9,7 +9,8 @@ added: Words by which something comes beside what there is: "also".
 fillers, kinds: Words that tell no other thing apart: "old", and before the name of a thing: "the server".
 roles, roles_by: What stands between a person and what that person has: "leads", and the other way round: "led by".
 denied, denied_after: Negations before and behind the words of a change: "was not moved from".
-date, end, moved: Parts of patterns: a date, what ends the name of a thing, verbs of change.
+banned: Words that forbid what a sentence names: "banned".
+date, end, moved: Parts of patterns: a date, what ends the name of a thing, verbs of change (which open sentences too).
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class _ChangeWords:
     roles_by: re.Pattern[str]
     denied: re.Pattern[str]
     denied_after: re.Pattern[str]
+    banned: re.Pattern[str]
+    moved: re.Pattern[str]
 
 
 @cache
@@ -87,8 +90,9 @@ def _load(language: str) -> _ChangeWords:
     opening = [_GROUP_NAME.sub("(?:", pattern) for _, pattern in filled if pattern.startswith(_EDGE)]
     at_words = ignore_case(rf"{_EDGE}(?:{'|'.join(opening)})" if opening else r"(?!)")
     # "May" is a month: the words of plans are in lower case unless they open the sentence.
-    keys = ("added", "fillers", "kinds", "roles", "roles_by", "denied", "denied_after")
-    others = (re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in keys)
+    keys = ("added", "fillers", "kinds", "roles", "roles_by", "denied", "denied_after", "banned")
+    others = [re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in keys]
+    others.append(re.compile(rf"\W*(?:(?:we|i) )?(?:{raw.get('moved', '(?!)')})\b", re.IGNORECASE))
     return _ChangeWords(patterns, at_words, re.compile(raw["plan"]), *others)
 
 
@@ -105,6 +109,16 @@ def is_plan(sentence: str, language: str) -> bool:
 def tells_addition(sentence: str, language: str) -> bool:
     """Return True if a sentence tells of something that comes beside what there is."""
     return bool(_load(language).added.search(sentence))
+
+
+def tells_ban(sentence: str, language: str) -> bool:
+    """Return True if a sentence says that something is forbidden."""
+    return _load(language).banned.search(sentence) is not None
+
+
+def opens_with_change(sentence: str, language: str) -> bool:
+    """Return True if a sentence opens with a verb of change: "Switched X to Y"."""
+    return _load(language).moved.match(sentence) is not None
 
 
 def find_fillers(sentence: str, language: str, *, of_name: bool = False) -> Iterator[Span]:

@@ -140,17 +140,70 @@ def hold_side_by_side(before: Claim, after: Claim) -> bool:
     return is_reversed and before.is_denied != after.is_denied
 
 
+def open_with_things(before: Claim, after: Claim) -> bool:
+    """Return True if two sentences have words in common, and open with things or names that the other one lacks."""
+    if not before.tokens or not after.tokens or before.keys.isdisjoint(after.keys):
+        return False
+    pairs = ((before, after), (after, before))
+    return all(_opens_with_thing(claim) and not has_token(other, claim.tokens[0]) for claim, other in pairs)
+
+
+def _opens_with_thing(claim: Claim) -> bool:
+    """Return True if a sentence opens with an article or with a name."""
+    opening = split_words(claim.text[: claim.tokens[0].start])
+    return is_name(claim.tokens[0]) or not load_language(claim.language).determiners.isdisjoint(opening)
+
+
+def tell_other_days(before: Claim, after: Claim) -> bool:
+    """Return True if two sentences name different days of the week: what is done on one may be done on the other."""
+    days = [
+        {token.key for token in claim.tokens if token.key.startswith("days-")} | list_poles(claim, "weekday")
+        for claim in (before, after)
+    ]
+    return all(days) and days[0] != days[1]
+
+
+def are_on_named_things(before: Claim, after: Claim) -> bool:
+    """Return True if names that differ tell two things apart, of which both sentences may hold.
+
+    They name what the sentence is about ("the court Rome rules"), in which case ("if an X bed is free"), or what is
+    forbidden: "never book X".
+    """
+    names = (
+        [token for token in claim.tokens if is_name(token) and not has_token(other, token)]
+        for claim, other in ((before, after), (after, before))
+    )
+    return all(
+        found and all(_names_subject(claim, token) or _is_in_condition(claim, token) for token in found)
+        for claim, found in zip((before, after), names, strict=True)
+    )
+
+
+def _names_subject(claim: Claim, name: Token) -> bool:
+    """Return True if a name stands behind the word that opens a sentence, and before its verb; or if all is denied."""
+    at = claim.tokens.index(name)
+    is_inside = at == 1 and name.gap == "tight" and [token.gap for token in claim.tokens[2:3]] == ["tight"]
+    return claim.is_denied or (is_inside and claim.tokens[0].kind == "word" and claim.tokens[0].gap == "loose")
+
+
+def _is_in_condition(claim: Claim, name: Token) -> bool:
+    return any(
+        token.governor == "if" and token.start <= name.start and token.clause == name.clause for token in claim.tokens
+    )
+
+
 def _tell_hours_of_other_days(before: Claim, after: Claim) -> bool:
     """Return True if each of two sentences tells from or until when something is so, on different days of the week."""
     days, times = [], []
     for claim in (before, after):
         values = {token.key for token in claim.tokens if token.kind == "value"}
-        days.append({key for key in values if key.startswith("days-")} | _list_poles(claim, "weekday"))
-        times.append(values - days[-1] if _list_poles(claim, "marker") & _HOURS else set())
+        days.append({key for key in values if key.startswith("days-")} | list_poles(claim, "weekday"))
+        times.append(values - days[-1] if list_poles(claim, "marker") & _HOURS else set())
     return all(days) and days[0].isdisjoint(days[1]) and all(times) and times[0] != times[1]
 
 
-def _list_poles(claim: Claim, category: str) -> set[str]:
+def list_poles(claim: Claim, category: str) -> set[str]:
+    """Return the poles of the cues of a category."""
     return {cue.pole for cue in claim.reading.cues if cue.category == category}
 
 

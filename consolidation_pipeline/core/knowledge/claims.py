@@ -16,6 +16,7 @@ from consolidation_pipeline.core.knowledge.change_words import (
     find_fillers,
     is_plan,
     tells_addition,
+    tells_ban,
 )
 
 # English verbs of what was done once, unless an auxiliary stands before them, and of tasks that open a sentence.
@@ -104,6 +105,11 @@ class Claim:
     def is_addition(self) -> bool:
         """True if it tells of something that comes beside what there is."""
         return tells_addition(self.text, self.language)
+
+    @property
+    def is_ban(self) -> bool:
+        """True if it forbids something, by a negation or by a word such as "banned"."""
+        return self.is_denied or tells_ban(self.text, self.language)
 
     @cached_property
     def fillers(self) -> frozenset[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from consolidation_pipeline.core.differences.language import split_words
+from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Change
 from consolidation_pipeline.core.knowledge.claim_holders import find_holders
@@ -21,6 +22,7 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     changes_other_thing,
     find_denied_clauses,
     has_token,
+    list_poles,
     names_case,
     names_other_owner,
 )
@@ -36,6 +38,10 @@ _SAME_CLAIM = 0.6
 _FEW_WORDS = 3
 # Texts of this length, such as "5" and "de", tell no two things apart.
 _SHORT = 2
+# What joins two clauses of a sentence.
+_JOINS = re.compile(r";\s|,?\s(?:and|but|und|aber|y|e|pero|et|mais)\s")
+# How words of change end behind which stands what is, and what says so instead of them.
+_TO, _IS = (" to", "到", "至", "为", "了"), {"en": " is", "zh": "是"}
 # A word of this length, such as "to" or "mehr", tells of no event.
 _PARTICLE_LENGTH = 4
 
@@ -48,6 +54,15 @@ def ends_any(before: Claim, after: Claim) -> bool:
     naming = [change for change in after.changes if change.form in _NAMING]
     told = naming or [change for change in after.changes if change.form == "now"]
     return any(_ends(before, after, change) for change in told)
+
+
+def ends_first_clause(before: Claim, after: Claim) -> bool:
+    """Return True if one of the changes that ``after`` tells is one of what the first clause of ``before`` says.
+
+    "Ann lives in Lund and works at night": "Ann moved to Rome".
+    """
+    first, *rest = _JOINS.split(before.text, maxsplit=1)
+    return bool(rest) and ends_any(Claim.of(first, before.language), after)
 
 
 def ends_part(before: Claim, after: Claim) -> bool:
@@ -223,6 +238,7 @@ def _ends_claim(before: Claim, after: Claim, change: Change) -> bool:
         return False
     # "Takes the minutes", "no longer takes sugar"
     told = [token for token in topic if token.start > change.cue[0] and token.gap != "link" and token.kind != "value"]
+    told = [token for token in told if not load_language(after.language).is_light(token.text.lower())]  # "at all"
     if len(told) > 1 and not has_token(before, told[-1]) and len(before.tokens) > len(told):
         return False
     return not are_apart(before, after, topic, before.tokens)
@@ -247,14 +263,14 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
     if after.is_addition:
         return False
+    # What was changed to 2 before is 3 now.
+    own = next((one for one in before.changes if one.form in ("now", "present") and _leads_to(before, one)), None)
+    before = _leave_out_words(before, own) if own else before
     after = _leave_out_day(before, after, change)
-    text = after.reading.text
-    # "Went up to 5" says what is.
-    verb = " is" if after.quote(change.cue).endswith(" to") else ""
-    bare = f"{text[: change.cue[0]]}{verb} {text[change.cue[1] :]}".strip(" ,:，、")
-    stripped = Claim.of(" ".join(bare.split()), after.language)
+    stripped = _leave_out_words(after, change)
     if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
-        return before.is_denied != stripped.is_denied
+        days = [list_poles(claim, "weekday") for claim in (before, stripped)]
+        return before.is_denied != stripped.is_denied or (all(days) and days[0] != days[1])
     comparison = compare_sentences(before.reading, stripped.reading)
     if comparison is not None and comparison.relation != "elsewhere":
         if comparison.relation == "agrees" or not is_one_slot(before, stripped, comparison):
@@ -262,6 +278,18 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
         # Sentences on "production" and on "staging" may have nothing else in common.
         return comparison.relation != "apart" or fill_one_slot(before, after, change.cue)
     return fill_one_slot(before, after, change.cue)
+
+
+def _leads_to(claim: Claim, change: Change) -> bool:
+    """Return True for words such as "went up to", behind which stands what is."""
+    return claim.quote(change.cue).endswith(_TO)
+
+
+def _leave_out_words(claim: Claim, change: Change) -> Claim:
+    """Return a claim without the words of a change: what "went up to 5" is 5."""
+    verb = _IS.get(claim.language, "") if _leads_to(claim, change) else ""
+    bare = f"{claim.text[: change.cue[0]]}{verb} {claim.text[change.cue[1] :]}".strip(" ,:，、")
+    return Claim.of(" ".join(bare.split()), claim.language)
 
 
 def _leave_out_day(before: Claim, after: Claim, change: Change) -> Claim:

@@ -135,7 +135,7 @@ def frees_from(before: Claim, after: Claim) -> bool:
 
 def lifts_ban(before: Claim, after: Claim) -> bool:
     """Return True if ``after`` says that what ``before`` forbids is allowed again."""
-    if not before.is_denied or not before.is_state:
+    if not before.is_ban or not before.is_state:
         return False
     return any(
         (words := after.inside(change.was))

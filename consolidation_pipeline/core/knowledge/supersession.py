@@ -15,17 +15,25 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
     stand_in_opposite_places,
 )
 from consolidation_pipeline.core.knowledge.claim_subjects import (
+    are_on_named_things,
     deny_other_clause,
     differ_in_order,
     have_other_owners,
     hold_side_by_side,
     leaves_subject,
+    open_with_things,
+    tell_other_days,
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.clause_updates import updates_clause
-from consolidation_pipeline.core.knowledge.ended_claims import ends_any, ends_part, names_former_value
+from consolidation_pipeline.core.knowledge.ended_claims import (
+    ends_any,
+    ends_first_clause,
+    ends_part,
+    names_former_value,
+)
 from consolidation_pipeline.core.knowledge.gone_claims import frees_from, gives_up_part, lifts_ban, uses_gone
-from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, is_name
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -36,7 +44,7 @@ Rule = Literal["change words", "same writer", "dates", "language model"]
 # Confidence of each rule: development sequences of benchmarks/sequences. A model's answer is not measured on them.
 CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6, "language model": 0.6}
 # What words of change tell of a part of an older sentence, or of more than is certain.
-_UNCERTAIN = (ends_part, uses_gone, gives_up_part, frees_from, lifts_ban, updates_clause)
+_UNCERTAIN = (ends_part, ends_first_clause, uses_gone, gives_up_part, frees_from, lifts_ban, updates_clause)
 # Characters of each sentence in the reason of a relation.
 _SHOWN_CHARS = 160
 
@@ -164,6 +172,21 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     return _find_translated(was, now)
 
 
+def follow_other_subjects(was: str, now: str, opening: str, other: str) -> bool:
+    """Return True if two sentences without a name follow openings about two things: "the mailer was slow".
+
+    Args:
+        was, now: Sentences of two texts.
+        opening, other: The sentences that open these.
+    """
+    if was == opening or now == other:
+        return False
+    language = _find_language(opening, other)
+    if language is None or any(is_name(t) for text in (was, now) for t in Claim.of(text, language).tokens):
+        return False
+    return open_with_things(Claim.of(opening, language), Claim.of(other, language))
+
+
 def _find_revision(before: Claim, after: Claim) -> Revision | None:
     """Return the revision of one claim by a later one, if both are about one thing; None if it does not revise it."""
     if after.is_plan:
@@ -199,7 +222,10 @@ def _compare_states(before: Claim, after: Claim) -> Revision | None:
         return None
     if not is_one_slot(before, after, comparison) or stand_in_opposite_places(before, after):
         return None
+    if comparison.relation == "renames" and are_on_named_things(before, after):
+        return None
     is_certain = comparison.relation == "replaces" and not differ_in_order(before, after)
+    is_certain = is_certain and not tell_other_days(before, after)
     return Revision(before.text, after.text, False, is_certain)
 
 

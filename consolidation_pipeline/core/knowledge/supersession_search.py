@@ -33,6 +33,7 @@ from consolidation_pipeline.core.knowledge.supersession import (
     Supersession,
     Writer,
     choose_revision,
+    follow_other_subjects,
     judge_revision,
     split_claims,
 )
@@ -248,15 +249,23 @@ def _find_revisions(
 
     revised = np.flatnonzero(answers)
     texts = load(np.concatenate([was[revised], now[revised]]))
+    openings = _load_openings(sentences, library, np.concatenate([was[revised], now[revised]]))
     found: defaultdict[tuple[int, int], list[Revision]] = defaultdict(list)
     numbers = zip(*(sentences.of_version[side[revised]].tolist() for side in (was, now)), strict=True)
-    for pair, old, new, answer in zip(
-        numbers, texts[: len(revised)], texts[len(revised) :], answers[revised].tolist(), strict=True
-    ):
-        found[pair].append(to_revision(old, new, answer))
+    sides = zip(texts[: len(revised)], texts[len(revised) :], strict=True)
+    opened = zip(openings[: len(revised)], openings[len(revised) :], strict=True)
+    for pair, (old, new), openings_of, answer in zip(numbers, sides, opened, answers[revised].tolist(), strict=True):
+        revision = to_revision(old, new, answer)
+        if revision.is_explicit or not follow_other_subjects(old, new, *openings_of):
+            found[pair].append(revision)
     chosen = {pair: choose_revision(revisions) for pair, revisions in found.items()}
     revisions = _drop_series({pair: revision for pair, revision in chosen.items() if revision})
     return revisions, _Answers(hashes, answers, sentences.scopes[was])
+
+
+def _load_openings(sentences: _Sentences, library: _Library, rows: Integers) -> list[str]:
+    """Return the sentences that open the texts of sentences."""
+    return library.load_sentences(sentences.of_version[rows], np.zeros(len(rows), np.int64))
 
 
 def _split_by_scope(table: ClaimTable, rows: Integers, scopes: Integers, answers: _Answers) -> Iterator[bytes]:

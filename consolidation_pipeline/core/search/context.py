@@ -89,9 +89,12 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
 
 
 def _rank(pieces: Iterable[ContextPiece]) -> list[ContextPiece]:
-    """Return the pieces, best first, and each after those that supersede it."""
+    """Return the pieces, best first, and each after those that supersede it, may do so, or tell a change of it."""
     by_id = {str(piece.id): piece for piece in sorted(pieces, key=lambda piece: piece.rank)}
-    newer = {id_: [str(one) for one in piece.newer_ids] for id_, piece in by_id.items()}
+    newer = {
+        id_: [str(one) for one in (*piece.newer_ids, *piece.rival_ids, *piece.change_ids)]
+        for id_, piece in by_id.items()
+    }
     return [by_id[id_] for id_, _ in place_newer_first([(id_, -one.rank[0]) for id_, one in by_id.items()], newer)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date
 from uuid import UUID
@@ -56,9 +57,15 @@ def format_contradiction(contradiction: Contradiction) -> str:
     """Return a contradiction as an item of a Markdown list, with an item for each side and its date."""
     words = [side.words for side in contradiction.sides]
     # A side without words of its own differs in what the others have.
-    is_short = all(one and len(one) <= _LONGEST_LABEL and "\n" not in one for one in words)
+    is_short = all(len(side.words) <= _LONGEST_LABEL and _is_phrase(side) for side in contradiction.sides)
     label = f"{' / '.join(words)} (newest first)" if is_short else "Newest first"
     return f"- {label}\n{''.join(map(_format_side, contradiction.sides))}"
+
+
+def _is_phrase(side: ContradictionSide) -> bool:
+    """Return True if the words of a side stand together in what it says, so that they can be read alone."""
+    words = re.escape(side.words)
+    return bool(words) and re.search(rf"(?<![\w-]){words}(?![\w-])", side.content) is not None
 
 
 def _format_side(side: ContradictionSide) -> str:

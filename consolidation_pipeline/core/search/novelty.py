@@ -13,7 +13,7 @@ from itertools import count, takewhile
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Spans, explain_readings
 from consolidation_pipeline.core.differences.reading import Reading, Token
-from consolidation_pipeline.core.knowledge.claim_slots import names_thing
+from consolidation_pipeline.core.knowledge.claim_slots import is_date, names_thing
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name, names_things
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
@@ -130,7 +130,7 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
     if contradicting is None or not all(map(_tells_fact, readings)):
         return None
-    if any(names_things(one, *readings) for one in found):
+    if any(names_things(one, *readings) for one in found) or _have_own_dates(*readings):
         return None
     one, other = contradicting.a.split(), contradicting.b.split()
     words = {difference.kind: {*difference.a.split(), *difference.b.split()} for difference in found}
@@ -153,6 +153,15 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     # What a negation denies, and what changed its place, must be in both.
     is_elsewhere = added and contradicting.kind == "exchange"
     return None if is_elsewhere or not added.isdisjoint([*one, *other]) else contradicting
+
+
+def _have_own_dates(first: Reading, other: Reading) -> bool:
+    """Return True if each of two texts has a date and another value that the other lacks: they tell two events."""
+    for own, keys in ((first.tokens, other.keys), (other.tokens, first.keys)):
+        dated = [is_date(token) for token in own if token.kind == "value" and token.key not in keys]
+        if all(dated) or not any(dated):
+            return False
+    return True
 
 
 def _tells_fact(reading: Reading) -> bool:

@@ -17,6 +17,7 @@ from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.reconcile import (
     GroupIds,
     TargetRow,
+    find_outdated_rows,
     find_rows_to_renew,
     find_superseded_rows,
     find_target_rows,
@@ -169,15 +170,19 @@ def derive_abstractions(
     if without_text and run.options.llm_model is not None:
         stopped = write(mark_pending(extract_texts(run, kind, context, without_text))) or stopped
     run.record_failing(kind.name, len(unanswered), [error for _, error in failures], stopped)
+    # Not those that were to be written, or replaced by what was to be written.
+    kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
     with run.transaction() as connection:
         if drafts:
-            # Not those that were to be written, or replaced by what was to be written.
-            kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
             superseded += _retire_superseded(connection, run, kind, existing, present_keys=present_keys, kept=kept)
-            replaced = find_replaced_rows(drafts, plans, existing)
+            existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
+        replaced = find_replaced_rows(drafts, plans, existing)
+        replaced += list_writable_outdated(run, present_keys, existing, kept=kept, replacements=replacements)
+        if replaced:
             retire_replaced(connection, run.author, replaced, operation=kind.name, now=run.now)
             superseded += len(replaced)
+        if drafts or replaced:
             prune_compared_sentences(connection, run.project.id)
         note_discarded(connection, run, kind, discarded, present_keys=present_keys)
     written = [
@@ -235,6 +240,19 @@ def find_replaced_rows(
     without_text = [draft.group for draft in drafts if draft.text is None and draft.error is None]
     ids = {plans[group.cluster_key].target.id for group in without_text if group.relations}
     return [row for row in existing if row.id in ids and row.is_active and not row.is_kept]
+
+
+def list_writable_outdated(
+    run: ProjectRun,
+    present_keys: Collection[str],
+    existing: Sequence[ExistingRow],
+    *,
+    kept: Collection[UUID],
+    replacements: Replacements,
+) -> list[ExistingRow]:
+    """Return the rows of ``find_outdated_rows`` that are not ``kept`` and may be written."""
+    found = find_outdated_rows(present_keys, existing, replacements=replacements)
+    return [row for row in found if row.id not in kept and run.may_write(row.id)]
 
 
 def select_context(groups: Iterable[GroupIds]) -> list[GroupIds]:

@@ -124,6 +124,23 @@ def find_rows_to_renew(
     }
 
 
+def find_outdated_rows(
+    present_keys: Collection[str], existing: Sequence[ExistingRow], *, replacements: Replacements
+) -> list[ExistingRow]:
+    """Return the active rows whose groups are gone, and in whose memories more is replaced than when they were written.
+
+    Nobody would write their texts again. Rows that a person keeps are left out.
+    """
+    return [
+        row
+        for row in existing
+        if row.is_active
+        and not row.is_kept
+        and row.cluster_key not in present_keys
+        and not list_relations(row.raw_ids, replacements) <= row.relations
+    ]
+
+
 def _create_row(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, ExistingRow]) -> TargetRow:
     id_ = consolidated_id(slug, kind, group.unit_ids, ALGORITHM_VERSION)
     while id_ in known and (known[id_].is_active or known[id_].is_dismissed):

@@ -10,9 +10,11 @@ from functools import lru_cache
 from uuid import UUID
 
 from consolidation_pipeline import tracing
+from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_risks
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
+from consolidation_pipeline.core.search.context_changes import DatedText, link_changes
 from consolidation_pipeline.core.search.context_days import are_of_one_day, find_day
 from consolidation_pipeline.core.search.context_markdown import (
     DERIVED,
@@ -59,6 +61,8 @@ DEFAULT_BUDGET = 2000
 # A memory with too few words of the task is about it if it has this score: z-scores that add up to 2.2
 # (`rank_fusion.fuse_scores`).
 _CLEAR_SCORE = 0.9
+# A memory that is not about the task, and answers it no better than this, has only chance in common with it.
+_CHANCE = 0.05
 # Below this number of memories and entries, the project knows little about a task.
 _FEW = 3
 
@@ -247,6 +251,8 @@ def _find_candidates(
     with engine.connect() as connection:
         hits |= _load_newer(connection, project.id, hits, as_of)
         about = _find_about(hits, task)
+        changes = _link_changes(hits, about)
+        about.update(*changes.values())
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
         days = _find_days(hits.values())
         scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
@@ -261,12 +267,14 @@ def _find_candidates(
                 is_related=hit.id not in about,
                 newer_ids=_list_newer(hit),
                 rival_ids=_list_newer(hit, "candidate"),
+                change_ids=changes.get(hit.id, ()),
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
                 match=hit.match,
                 day=days.get(hit.id),
             )
             for hit in hits.values()
+            if hit.id in about or not _is_chance(hit, task)
         ]
         sound = [piece for piece in pieces if piece.kind not in DERIVED and not piece.is_related]
         entries = load_supported_entries(
@@ -316,12 +324,31 @@ def _find_about(hits: Mapping[UUID, SearchHit], task: str) -> set[UUID]:
     return about
 
 
+def _link_changes(hits: Mapping[UUID, SearchHit], about: Collection[UUID]) -> dict[UUID, tuple[UUID, ...]]:
+    """Return the newer hits that tell a change of what a hit about the task says, by its id."""
+    texts = [
+        DatedText(hit.id, hit.content, hit.learned_at)
+        for hit in hits.values()
+        if hit.kind not in DERIVED and hit.learned_at is not None
+    ]
+    return link_changes([one for one in texts if one.id in about], texts)
+
+
 def _list_newer(hit: SearchHit, status: str = "confirmed") -> tuple[UUID, ...]:
     return tuple(one.id for one in hit.superseded_by if one.status == status)
 
 
 def _is_about(hit: SearchHit, task: str) -> bool:
     return hit.relevance_score >= _CLEAR_SCORE or is_on_task(task, hit.content)
+
+
+def _is_chance(hit: SearchHit, task: str) -> bool:
+    """Return True if a hit has only chance in common with a task.
+
+    Neither words nor vectors tell so of a hit in another language.
+    """
+    languages = {detect_language(hit.content), detect_language(task)} - {None}
+    return hit.match <= _CHANCE and len(languages) < 2
 
 
 def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPiece:

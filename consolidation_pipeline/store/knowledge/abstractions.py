@@ -184,7 +184,7 @@ class ExistingRow:
 
     ``members``: the raw memories of a pattern, the patterns of a principle. ``raw_ids``: the raw memories behind it.
     ``is_dismissed``: a person dismissed or archived it. ``is_kept``: a person pinned or approved it, or rolled back
-    its replacement by another row. ``by_model``: a model wrote its text. ``is_pending``: a model is to write it again.
+    that it was replaced. ``by_model``: a model wrote its text. ``is_pending``: a model is to write it again.
     ``has_old_layout``: its extracted text tells how often it was seen. ``relations``: those that replaced something in
     its memories, when its text was written. ``quotes``: of a principle, what it quotes of its patterns, as (id, quote).
     """
@@ -214,7 +214,8 @@ _LOAD_EXISTING_ROWS = """
         is_active AND (pinned OR details ? 'approved' OR EXISTS (
             SELECT 1 FROM consolidation.consolidation_changes r
             WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
-                AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept,
+                AND (r.previous_state ->> 'superseded_by_id' IS NOT NULL
+                    OR starts_with(r.previous_state ->> 'archive_reason', /* replaced */)))) AS is_kept,
         consolidation_method = 'llm' AS by_model, details ? 'rewrite_pending' AS is_pending,
         consolidation_method = 'heuristic' AND NOT details ? 'seen' AS has_old_layout,
         ARRAY(SELECT CAST(jsonb_array_elements_text(details -> 'superseded') AS uuid)) AS relations,
@@ -232,7 +233,10 @@ def load_existing_rows(connection: Connection, project_id: UUID, kind: str, *, s
     Those of several scopes count as retired: a run dissolves them.
     """
     statement = compose(
-        _LOAD_EXISTING_ROWS, crosses_scopes=crosses_scopes(scope, "c"), dissolved=is_dissolved("archive_reason")
+        _LOAD_EXISTING_ROWS,
+        crosses_scopes=crosses_scopes(scope, "c"),
+        dissolved=is_dissolved("archive_reason"),
+        replaced=f"'{REPLACED}'",
     )
     rows = connection.execute(text(statement), {"project": project_id, "kind": kind}).mappings()
     return [_to_existing_row(row, frozenset(row["raw_ids"])) for row in rows]

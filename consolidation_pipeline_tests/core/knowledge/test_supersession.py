@@ -346,3 +346,123 @@ def test_negation_in_another_clause_denies_no_former_value() -> None:
     assert find_status(older, "We moved api from Go 1.21 to Go 1.23.") == "candidate"
     assert find_status(older, "We moved api from Go 1.19 to Go 1.23.") is None
     assert find_status(older, "We moved docs from Go 1.21 to Go 1.23.") is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "Alert threshold for queue lag raised to 2,000 messages.",
+            "Alert threshold for queue lag is 3,000 messages now.",
+        ),
+        ("The netcode rolls back up to 6 frames.", "The netcode no longer rolls back at all."),
+    ],
+)
+def test_value_after_a_change_is_revised_too(older: str, newer: str) -> None:
+    assert find_status(older, newer) == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "El pastor José lleva las ovejas a la parcela 5 los lunes.",
+            "El pastor José lleva las ovejas a la parcela 5 los martes.",
+        ),
+        ("The export runs every Thursday.", "The export runs every Tuesday."),
+    ],
+)
+def test_another_day_of_a_routine_is_a_candidate(older: str, newer: str) -> None:
+    found = compare(older, newer)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "Elective admissions are cancelled when fewer than 4 ICU beds are free.",
+            "Elective admissions are cancelled when fewer than 4 HDU beds are free.",
+        ),
+        (
+            "Do not schedule a contrast MRI without a creatinine value from the last 3 months.",
+            "Do not schedule a contrast CT without a creatinine value from the last 3 months.",
+        ),
+        (
+            "Das Landgericht Kassel verlangt Anlagen als einzelne PDF-Dateien.",
+            "Das Landgericht Fulda verlangt Anlagen als einzelne PDF-Dateien.",
+        ),
+        (
+            "The mailer was slow because of missing rights on parcels. The alert fired at 29 errors.",
+            "The stock-sync was slow because of missing rights on returns. The alert fired at 15 errors.",
+        ),
+    ],
+)
+def test_claims_on_two_things_both_hold(older: str, newer: str) -> None:
+    assert compare(older, newer) is None
+
+
+def test_sentence_of_the_same_subject_is_revised() -> None:
+    older = "The mailer was slow because of missing rights on parcels. The alert fires at 29 errors."
+    assert compare(older, "The mailer was slow again because of missing rights. The alert fires at 15 errors.")
+    assert compare("The alert fires at 29 errors.", "The alert fires at 15 errors.")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "status"),
+    [
+        (
+            "La traite du matin commence à 5 h 30.",
+            "La traite du matin commence à 6 h depuis le changement de tournée.",
+            "confirmed",
+        ),
+        (
+            "La traite du soir commence à 17 h.",
+            "La traite du matin commence à 6 h depuis le changement de tournée.",
+            None,
+        ),
+        ("ユーザーの会議は毎週水曜日の10時。", "ユーザーの会議は毎週木曜日の10時に変わった。", "confirmed"),
+        ("ユーザーの会議は毎週水曜日の10時。", "ユーザーの会議は毎週水曜日の10時に変わった。", None),
+        ("用户每月预算是三千元。", "用户每月预算提高到五千元。", "confirmed"),
+        ("用户每年预算是三千元。", "团队每月预算提高到五千元。", None),
+        (
+            "Der Drucker-Dienst läuft auf srv-09.",
+            "srv-09 ist tot, der Drucker-Dienst läuft auf srv-12.",
+            "confirmed",
+        ),
+        (
+            "Mobile phones are banned in the dialysis unit.",
+            "The ban on mobile phones in the dialysis unit was lifted.",
+            "candidate",
+        ),
+        (
+            "Mobile phones are kept in the dialysis unit.",
+            "The ban on mobile phones in the dialysis unit was lifted.",
+            None,
+        ),
+        (
+            "Mobile phones are banned in the radiology unit.",
+            "The ban on mobile phones in the dialysis unit was lifted.",
+            None,
+        ),
+        ("L'accès au grenier est interdit.", "L'interdiction d'accès au grenier est levée.", "candidate"),
+        (
+            "Élodie gère les stocks de foin.",
+            "Bastien a repris la gestion des stocks de foin à la place d'Élodie.",
+            "confirmed",
+        ),
+        (
+            "Élodie gère les factures.",
+            "Bastien a repris la gestion des stocks de foin à la place d'Élodie.",
+            None,
+        ),
+        ("Ward 6 is closed to visitors.", "Ward 6 is open to visitors again.", "confirmed"),
+        ("Ward 5 is closed to visitors.", "Ward 6 is open to visitors again.", None),
+        ("User lives in Leeds and works night shifts.", "User moved to Bristol last week.", "candidate"),
+        ("User studies in Leeds and works night shifts.", "User moved to Bristol last week.", None),
+    ],
+)
+def test_words_of_change_in_several_languages(older: str, newer: str, status: str | None) -> None:
+    found = compare(older, newer)
+    assert (found.status if found else None) == status

@@ -145,6 +145,23 @@ def test_newer_piece_comes_before_what_it_supersedes() -> None:
     ]
 
 
+@pytest.mark.parametrize("field", ["newer_ids", "rival_ids", "change_ids"])
+def test_what_may_be_newer_comes_first_too(field: str) -> None:
+    older = replace(piece(1, "raw", FACT, score=0.9), **{field: (UUID(int=2),)})
+    assert [text for _, text in list_texts(select_pieces([older, piece(2, "raw", OTHER)], budget=UNLIMITED))] == [
+        OTHER,
+        FACT,
+    ]
+
+
+def test_heading_of_a_dispute_can_be_read() -> None:
+    texts = [f"The cert of pay-{at}2 is renewed by hand for {at} days on host {at}." for at in (1, 3)]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    (found,) = selection.contradictions
+    assert found.sides[0].words == "32 3 days 3"
+    assert format_contradiction(found).startswith("- Newest first\n")
+
+
 def test_two_users_may_differ() -> None:
     texts = ["The user works in the office on Monday.", "The user works in the office on Friday."]
     for scopes, disputed in ((("ann", "ben"), 0), (("ann", "ann"), 1), (("ann", ""), 1)):

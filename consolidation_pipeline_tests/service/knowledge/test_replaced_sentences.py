@@ -100,6 +100,22 @@ def test_pattern_that_nothing_is_left_of_is_retired(pipeline: Pipeline) -> None:
     assert (again.id, again.content) == (first.id, first.content)
 
 
+def test_pattern_whose_group_is_gone_is_retired_too(lessons: Pipeline) -> None:
+    lessons.run()
+    (first,) = list_patterns(lessons)
+    lessons.configure(**{**OPTIONS, "t_pattern": 0.74})
+    lessons.run()
+    assert [row.id for row in list_patterns(lessons)] == [first.id]
+    lessons.add([{**dated("new", REPLACED, 9), "memory_type": "error_fix"}])
+    (item,) = lessons.plan().knowledge
+    assert (item.id, item.action, item.reason) == (first.id, "retire", REPLACED_REASON)
+    assert lessons.run().patterns.superseded == 1
+    assert list_patterns(lessons) == []
+    lessons.roll_back(lessons.last_group(entity=first.id))
+    assert lessons.run().patterns.superseded == 0
+    assert [row.id for row in list_patterns(lessons)] == [first.id]
+
+
 STATUSES = "SELECT id, status, content FROM {s}.playbook_entries"
 
 

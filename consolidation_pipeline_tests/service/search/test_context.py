@@ -273,6 +273,16 @@ def test_memory_with_single_shared_word_is_only_related(known_fact: Pipeline) ->
     assert "known knows little about this (0 found): store what you learn as memories." in context.recommendations
 
 
+def test_memories_with_chance_in_common_are_left_out(shared: Pipeline) -> None:
+    courier = "Blood bank courier leaves at 9:15."
+    consent = "Consent forms for minors need one guardian's signature."
+    add(shared, "filler", [consent, courier, "Umzugskartons stehen im Keller neben der Heizung.", *UNRELATED])
+    context = find_context(shared, "filler", "a consent form for a boy, who has to sign?")
+    told = {hit.content for hit in context.memories}
+    assert consent in told
+    assert courier not in told
+
+
 def test_facts_of_several_days_are_told_with_them(shared: Pipeline) -> None:
     facts = ["Priya owns the pricing service quay.", "Elif looks after the pricing service quay until Priya is back."]
     rule = "Ask on call before you restart the pricing service quay."
