@@ -1,6 +1,16 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    # orders and rules with a condition, and without it
+    ("Cover the plants when frost is forecast.", "Cover the plants."),
+    ("Cover the plants whenever the wind turns north.", "Cover the plants."),
+    ("Shut the valve in an emergency.", "Shut the valve."),
+    ("Wear a helmet in hall 3.", "Wear a helmet."),
+    ("Merges are frozen during audits.", "Merges are frozen."),
+    ("Gieße die Beete, wenn es heiß ist.", "Gieße die Beete."),
+    ("Schließe das Ventil bei Alarm.", "Schließe das Ventil."),
+    ("Fermer la vanne en cas de gel.", "Fermer la vanne."),
+    ("Cierra la válvula cuando hiele.", "Cierra la válvula."),
     (
         "we lost the crate coming from bonn on cargo ship gd44",
         "the crate is lost we had it on cargo ship gd44 from ulm",
@@ -487,6 +497,13 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    # a condition of what was, and a place of a claim, are details
+    ("The nightly job failed when the disk was full.", "The nightly job failed."),
+    ("We moved the service when traffic was low.", "We moved the service."),
+    (
+        "Invoices above the limit are checked by hand in the back office.",
+        "Invoices above the limit are checked by hand.",
+    ),
     # what is sure, planned, said or was so
     ("The leak may be in the parser.", "The leak is perhaps in the parser."),
     ("The leak is probably in the parser.", "The leak is most likely in the parser."),
