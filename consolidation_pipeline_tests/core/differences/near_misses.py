@@ -1,6 +1,17 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    # handovers: the words of a clause in two, with somebody else beside the verb
+    ("Frau Kolbe führt das Kassenbuch.", "Frau Kolbe ist in Elternzeit, das Kassenbuch führt jetzt Herr Quast."),
+    ("Herr Voss leitet das Archiv.", "Herr Voss ist im Ruhestand; das Archiv leitet nun Frau Katz."),
+    ("Der Hund bewacht den Hof.", "Der Hund ist tot, den Hof bewacht eine Gans."),
+    ("Der Kopierer steht im Keller.", "Der Kopierer ist defekt, im Keller steht ein neuer Scanner."),
+    ("The old parser is in use.", "The old parser is gone, the new one is in use."),
+    ("Mara handles the billing.", "Mara is on leave, so the billing is handled by Tom now."),
+    ("Mme Petit gère la caisse.", "Mme Petit est en congé, la caisse est gérée par Bastien."),
+    ("Marta lleva las cuentas.", "Marta se jubiló y las cuentas las lleva ahora Pablo."),
+    ("王芳管理仓库。", "王芳退休了,李雷管理仓库。"),
+    ("田中が会計を担当する。", "田中は退職し、会計は鈴木が担当する。"),
     # orders and rules with a condition, and without it
     ("Cover the plants when frost is forecast.", "Cover the plants."),
     ("Cover the plants whenever the wind turns north.", "Cover the plants."),
@@ -497,6 +508,13 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    # one clause in two, about the same
+    (
+        "Mara handles billing and payroll.",
+        "Mara is our accountant, and she handles billing and payroll for the Lyon office.",
+    ),
+    ("The tests need the staging database.", "The tests are slow because they need the staging database and Redis."),
+    ("El perro vigila la puerta.", "El perro es viejo y vigila la puerta."),
     # a condition of what was, and a place of a claim, are details
     ("The nightly job failed when the disk was full.", "The nightly job failed."),
     ("We moved the service when traffic was low.", "We moved the service."),
