@@ -32,8 +32,8 @@ opposed_prepositions: Pairs of prepositions that tell other things of the same w
 amounts: Prepositions before a number = what it is: um = "change", auf = "result".
 sequence_words: Words by which clauses tell steps in their order: then.
 copula_kinds: Forms of "be" = which of two verbs they are, of a language that has two: ser, estar.
-owners: Possessives = the owner: "his", "her", but "my" may be "your" in the next note.
-subjects, objects: Pronouns = the person, where they have a case: we, us. The speaker is one person, alone or not.
+owners: Possessives = the owner: "his", "her".
+subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.

@@ -1,6 +1,30 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    # persons and owners
+    ("You owe me a draft of chapter 4.", "I owe you a draft of chapter 4."),
+    ("They trust us with the archive.", "We trust them with the archive."),
+    ("I am allergic to nuts.", "She is allergic to nuts."),
+    ("My badge expired.", "Your badge expired."),
+    ("The tenant's cousin referred us to him.", "The tenant referred us to his cousin."),
+    ("Ask Nora's broker about the policy.", "Ask Nora about her broker's policy."),
+    ("Omar's manager signs orders.", "Omar signs his manager's orders."),
+    ("The mayor's driver called.", "The mayor called the driver."),
+    ("Du schuldest mir noch eine Abnahme.", "Ich schulde dir noch eine Abnahme."),
+    ("Ihn hat die Kammer verklagt.", "Er hat die Kammer verklagt."),
+    ("Er hat ihr die Mappe gegeben.", "Sie hat ihm die Mappe gegeben."),
+    ("Mein Vertrag endet im Juni.", "Dein Vertrag endet im Juni."),
+    ("Je lui ai prêté la remorque.", "Il m'a prêté la remorque."),
+    ("Il lui doit un loyer, elle le sait.", "Elle lui doit un loyer, il le sait."),
+    ("Mon contrat expire en juin.", "Ton contrat expire en juin."),
+    ("Me lo prestó a mí.", "Se lo presté a él."),
+    ("Nosotros aprobamos las compras.", "Ellos aprueban las compras."),
+    ("Mi contrato vence en junio.", "Tu contrato vence en junio."),
+    ("我欠他三百元。", "他欠我三百元。"),
+    ("他把钥匙借给我了。", "我把钥匙借给他了。"),
+    ("我的合同六月到期。", "你的合同六月到期。"),
+    ("私が彼に本を貸した。", "彼が私に本を貸した。"),
+    ("私の契約は六月に切れる。", "彼の契約は六月に切れる。"),
     # handovers: the words of a clause in two, with somebody else beside the verb
     ("Frau Kolbe führt das Kassenbuch.", "Frau Kolbe ist in Elternzeit, das Kassenbuch führt jetzt Herr Quast."),
     ("Herr Voss leitet das Archiv.", "Herr Voss ist im Ruhestand; das Archiv leitet nun Frau Katz."),
@@ -508,6 +532,14 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    # persons and owners
+    ("We restart the worker after each deploy.", "The worker is restarted after each deploy."),
+    ("I restart the worker after each deploy.", "We restart the worker after each deploy."),
+    ("You can restart the worker with one command.", "We can restart the worker with one command."),
+    ("My badge expired on Monday.", "Our badge expired on Monday."),
+    ("Nora gave the key to her brother.", "Nora gave her brother the key."),
+    ("Nora's laptop charger is in the lab.", "The laptop charger of Nora is in the lab."),
+    ("Ich habe ihm den Schlüssel gegeben.", "Ihm habe ich den Schlüssel gegeben."),
     # one clause in two, about the same
     (
         "Mara handles billing and payroll.",
