@@ -39,6 +39,7 @@ possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
 genders: Pronouns of a person = he or she.
 distributives, singles: Words for each of several, and for one thing that each or all of them have: each, one.
+causatives: Verbs by which others do what the verb beside them tells: let.
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
@@ -279,6 +280,7 @@ class Language(FunctionWords):
     genders: Mapping[str, str]
     distributives: frozenset[str]
     singles: frozenset[str]
+    causatives: frozenset[str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

@@ -1,6 +1,10 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    # who has it done
+    ("We let the hedge grow.", "The hedge grows."),
+    ("Wir lassen den Zaun streichen.", "Wir streichen den Zaun."),
+    ("我们让他修水泵。", "我们修水泵。"),
     # persons and owners
     ("You owe me a draft of chapter 4.", "I owe you a draft of chapter 4."),
     ("They trust us with the archive.", "We trust them with the archive."),
