@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
@@ -38,6 +38,12 @@ def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: 
     at = _find_in_list(a, b, places, language)
     if at is None:
         at = _find_new_sentence(a, b, places)
+    if at is None:
+        at = _find_new_doer(a, b, places, language)
+    if at is None:
+        reverse = {there: here for here, there in places.items()}
+        there = _find_new_doer(b, a, reverse, language)
+        at = None if there is None else reverse[there]
     if at is None and all(relatives):
         at = _find_across_relative(a, b, places, relatives, language)
     if at is None and all(relatives):
@@ -88,6 +94,40 @@ def _find_new_sentence(a: Reading, b: Reading, places: Mapping[int, int]) -> int
         if both_open and is_condition[0] != is_condition[1] and (here < new or new < here):
             return at
     return None
+
+
+def _find_new_doer(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> int | None:
+    """Return a word that somebody or something else does in ``b``: "A runs it", "A is ill, and it is run by B".
+
+    Its clause of ``a`` is spread over clauses of ``b``: one has what the clause of ``a`` is about, another one has more
+    of its words beside one that ``b`` has alone and that no preposition governs.
+    """
+    parts, taken = [(token.segment, token.conjunct) for token in b.tokens], {*places.values()}
+    clauses = defaultdict[tuple[int, int], list[int]](list)
+    for at in sorted(places):
+        clauses[a.tokens[at].segment, a.tokens[at].conjunct].append(at)
+    for words in clauses.values():
+        own, beginning = next(groupby(words, key=lambda at: parts[places[at]]))
+        subject = list(beginning)
+        rest = {parts[places[at]] for at in words[len(subject) :]} - {own}
+        if not rest or any(token.governor for at in subject for token in (a.tokens[at], b.tokens[places[at]])):
+            continue
+        is_phrase = len({b.tokens[places[at]].phrase for at in subject}) == 1
+        # "Drive to Ulm, load the crate" is "load the crate in Ulm".
+        has_verb = any(not a.tokens[at].governor for at in words[len(subject) :] if parts[places[at]] in rest)
+        if not is_phrase or not (has_verb or min(rest) > own):
+            continue
+        doers = (parts[i] for i in range(len(parts)) if parts[i] in rest and i not in taken and _may_do(b, i, language))
+        if (part := next(doers, None)) is not None:
+            return next(at for at in words if parts[places[at]] == part)
+    return None
+
+
+def _may_do(reading: Reading, at: int, language: Language) -> bool:
+    """Return True if a word may be who does something: it is in no phrase, and no adverb, predicate or value."""
+    word = reading.tokens[at]
+    is_plain = word.kind != "value" and not word.governor and word.gap != "and" and at not in reading.predicates
+    return is_plain and not language.is_adverb(word.text.lower())
 
 
 def _list_ends(reading: Reading) -> list[tuple[int, int]]:

@@ -319,6 +319,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "added cue", *words
     if any(word.replace("-", "") in there for word, there in _list_hyphened(a, b, language)):
         yield "word", list(alignment.a), list(alignment.b)
+    if any(token.text.lower() in language.causatives for token in (*alignment.left_a, *alignment.left_b)):
+        yield "word", alignment.left_a, alignment.left_b
     if words := _find_new_article(a, b, of_a, language) or _find_new_quotation(a, b, alignment):
         yield "word", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)

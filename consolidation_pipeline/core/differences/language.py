@@ -34,14 +34,15 @@ opposed_prepositions: Pairs of prepositions that tell other things of the same w
 amounts: Prepositions before a number = what it is: um = "change", auf = "result".
 sequence_words: Words by which clauses tell steps in their order: then.
 copula_kinds: Forms of "be" = which of two verbs they are, of a language that has two: ser, estar.
-owners: Possessives = the owner: "his", "her", but "my" may be "your" in the next note.
-subjects, objects: Pronouns = the person, where they have a case: we, us. The speaker is one person, alone or not.
+owners: Possessives = the owner: "his", "her".
+subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
 genders: Pronouns of a person = he or she.
 distributives, singles: Words for each of several, and for one thing that each or all of them have: each, one.
 counts: Words before a noun = how many or which of a kind: both = "two", an = "a", one, any, same.
+causatives: Verbs by which others do what the verb beside them tells: let.
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
@@ -309,6 +310,7 @@ class Language(FunctionWords):
     distributives: frozenset[str]
     singles: frozenset[str]
     counts: Mapping[str, str]
+    causatives: frozenset[str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

@@ -46,6 +46,8 @@ def find_restriction(a: Reading, b: Reading, places: Mapping[int, int], language
         is_narrowed = any((cue.category, cue.pole) in _NARROWED for cue in beside)
         if is_phrase and (is_narrowed or _is_always(a, b, language) or _has_opposite(one, tokens, language)):
             return [one]
+        if _tells_when(a, one, language):
+            return [one]
         if before not in places or not (is_phrase or _opens_relative(a, before, at, language)):
             continue
         if any(cue.pole == "all" and cue.place == tokens[before].place for cue in beside):
@@ -89,7 +91,43 @@ def _is_condition(a: Reading, at: int, shared: set[int], cues: Sequence[Cue], la
     near = shared.intersection(segments[max(0, place - 1) : place + 2])
     clauses = {token.clause for token in a.tokens if token.segment in near}
     is_rule = any((cue.category, cue.pole) in _RULES and cue.clause in clauses for cue in cues)
-    return is_rule or (bool(near) and not language.openings.isdisjoint(a.words))
+    is_rule = is_rule or (bool(near) and not language.openings.isdisjoint(a.words))
+    return is_rule or any(_tells_rule(a, segment, language) for segment in near)
+
+
+def _tells_rule(a: Reading, segment: int, language: Language) -> bool:
+    """Return True if a segment gives an order or tells of all of a kind, not of what was: "drain it", "lambs need"."""
+    words = sorted((token.place, at) for at, token in enumerate(a.tokens) if token.segment == segment)
+    first = a.tokens[words[0][1]]
+    if first.kind != "word" or first.governor or not _is_generic(a, words[0][1], language):
+        return False
+    # "Shut the valve" is an order as well.
+    is_same_form = first.text.lower() in language.participles - language.past_forms
+    verbs = words[1:] if is_same_form and _has_determiner_behind(a, first) else words
+    return not any(_is_over(a, a.tokens[at], language) for _, at in verbs)
+
+
+def _tells_when(a: Reading, word: Token, language: Language) -> bool:
+    """Return True if a phrase tells when or where to do as told: "drain it in an emergency", "jobs stop during audits".
+
+    Only an order has a phrase such as "in ward 9" for a condition: a claim on all of a kind may have it as a detail.
+    """
+    is_time = word.governor in _CONDITIONS
+    if not (is_time or word.governor in language.circumstances) or not _tells_rule(a, word.segment, language):
+        return False
+    first = min((token for token in a.tokens if token.segment == word.segment), key=lambda token: token.place)
+    return is_time or _has_determiner_behind(a, first)
+
+
+def _has_determiner_behind(a: Reading, word: Token) -> bool:
+    following = a.frame[a.frame.index(word.place) + 1 :][:1]
+    return any(str(entry).startswith("determiner") for entry in following)
+
+
+def _is_over(a: Reading, word: Token, language: Language) -> bool:
+    """Return True if a word is a verb that tells what was, or stands behind an auxiliary that does."""
+    tenses = {cue.pole for cue in a.cues if (cue.category, cue.place) == ("tense", word.place)}
+    return "past" in tenses or (language.is_past(word.text.lower()) and "present" not in tenses)
 
 
 def _opens_claim(a: Reading, at: int, places: Mapping[int, int], cues: Sequence[Cue], language: Language) -> bool:

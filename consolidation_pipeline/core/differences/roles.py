@@ -1,12 +1,13 @@
 """Words that both texts have in another role: "by Friday", "on Friday"; "is blocking", "is blocked"."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import islice
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
+from consolidation_pipeline.core.differences.persons import differ_in_person
 from consolidation_pipeline.core.differences.reading import VERB, Reading, Token, sort_as_written
 
 _TIME = re.compile(r"date:.*|days-\d+|months-\d+|number:[\d.]+ (?:s|min|h|d|month|year)")
@@ -20,8 +21,6 @@ _LONGEST_ARTICLE = 16
 _DIRECTIONS = {"from", "to"}
 # Classes of markers of limits of which one includes its number: "over six", "from six".
 _LIMITS = ({"above", "from"}, {"below", "to"}, {"below", "until"})
-# Person of the pronouns for who writes: I, we.
-_SPEAKER = "we"
 # Beginning of the frame entries of "have".
 _HAVE = f"{VERB}have"
 _WORD_BEFORE = re.compile(r"(\w+)\W+\Z")
@@ -37,7 +36,7 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
         return steps
     if (
         _differ_in_copula(a, b, language)
-        or _differ_in_person(a, b, places, language)
+        or differ_in_person(a, b, places, language)
         or _differ_in_gender(a, b, language)
         or _differ_in_distribution(a, b, language)
         or _differ_in_distribution(b, a, language)
@@ -66,7 +65,7 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
         or _differ_in_agent(a, b, one, other, language)
         or _differ_in_subject(a, b, at, places[at], language)
         or _differ_in_owner(a, b, one, other, language)
-        or _differ_in_possessor(a, b, at, places)
+        or _differ_in_possessor(a, b, at, places, language)
         or _differ_in_host(a, b, at, places[at], places, language)
         or _differ_in_cause(a, b, at, places, language)
         or _differ_in_day(a, b, one, other, language)
@@ -94,32 +93,6 @@ def _differ_in_copula(a: Reading, b: Reading, language: Language) -> bool:
         return False
     kinds = [{language.copula_kinds[word] for word in one.words & language.copula_kinds.keys()} for one in (a, b)]
     return all(kinds) and kinds[0].isdisjoint(kinds[1])
-
-
-def _differ_in_person(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> bool:
-    """Return True if a person is the subject of one text and the object of the other one: "we owe Ann", "Ann owes us".
-
-    So are two texts of which one has the speaker as object, the other one somebody else: "le devolví", "me devolvió".
-    """
-    longer = abs(len(a.frame) - len(b.frame))
-    if longer > 1 or not language.objects or a.has_agent or b.has_agent:
-        return False
-    if any(cue.category in ("request", "question") for cue in (*a.cues, *b.cues)):
-        return False
-    (subjects, objects), (subjects_there, objects_there) = (
-        [{persons[word] for word in one.words & persons.keys()} for persons in (language.subjects, language.objects)]
-        for one in (a, b)
-    )
-    if objects and objects_there and (_SPEAKER in objects) != (_SPEAKER in objects_there):
-        return True
-    if "he" in subjects ^ subjects_there and "she" in subjects ^ subjects_there and subjects and subjects_there:
-        return True
-    if longer:
-        return False
-    turned = (subjects - objects) & (objects_there - subjects_there)
-    turned |= (subjects_there - objects_there) & (objects - subjects)
-    moved = [b.tokens[places[at]].place for at in sort_as_written(a.tokens) if at in places]
-    return bool(turned) and moved != sorted(moved)
 
 
 def _differ_in_gender(a: Reading, b: Reading, language: Language) -> bool:
@@ -160,12 +133,50 @@ def _differ_in_owner(a: Reading, b: Reading, one: Token, other: Token, language:
     return None not in owners and owners[0] != owners[1]
 
 
-def _differ_in_possessor(a: Reading, b: Reading, at: int, places: Mapping[int, int]) -> bool:
-    """Return True if two owners of both texts exchanged what they have: "her sister's key", "Ann's key"."""
-    if a.tokens[at].gap != "s" or b.tokens[places[at]].gap != "s":
+def _differ_in_possessor(a: Reading, b: Reading, at: int, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if two owners of both texts exchanged what they have: "her sister's key", "Ann's key".
+
+    Or if the owner has it in one text alone: "the judge's clerk called", "the judge called the clerk".
+    """
+    there = places[at]
+    is_owned, is_owned_there = a.tokens[at].gap == "s", b.tokens[there].gap == "s"
+    owner, other = _find_before(a, at), _find_before(b, there)
+    if is_owned and is_owned_there:
+        return owner in places and other in places.values() and places[owner] != other
+    if is_owned == is_owned_there or not language.stemmer:
         return False
-    owner, other = (_find_before(reading, place) for reading, place in ((a, at), (b, places[at])))
-    return owner in places and other in places.values() and places[owner] != other
+    if is_owned:
+        return owner in places and _is_apart(a, owner, b, (places[owner], there), {*places.values()}, language)
+    origins = {place: origin for origin, place in places.items()}
+    return other in origins and _is_apart(b, other, a, (origins[other], at), {*places}, language)
+
+
+def _is_apart(
+    reading: Reading, owner: int, other: Reading, pair: tuple[int, int], shared: Set[int], language: Language
+) -> bool:
+    """Return True if an owner of one text is none in the other one, as words of both stand between it and the thing.
+
+    Args:
+        pair: Positions of the owner and the thing in ``other``.
+        shared: Positions in ``other`` of the words of both texts.
+    """
+    place, owned = pair
+    tokens = other.tokens
+    if reading.tokens[owner].governor == "time" or reading.tokens[owner].kind == "value":
+        return False  # "today's meeting"
+    if any(token.gap == "of" for token in tokens if token.phrase == tokens[place].phrase):
+        return False  # "the laptop charger of Olga"
+    first, last = tokens[place].place, tokens[owned].place
+    if first > last or (_is_owned(other, owned, language) and not tokens[owned].governor):
+        return False  # "Ann leads her own team"
+    is_between = any(first < tokens[at].place < last for at in shared)
+    return is_between or tokens[owned].gap in ("link", "and")
+
+
+def _is_owned(reading: Reading, at: int, language: Language) -> bool:
+    """Return True if a possessive stands before a word that owns nothing itself: "her video", not "her son's key"."""
+    is_owner = any(token.gap == "s" and _find_before(reading, i) == at for i, token in enumerate(reading.tokens))
+    return not is_owner and read_before(reading, reading.tokens[at]) in language.owners
 
 
 def _find_before(reading: Reading, at: int) -> int:
