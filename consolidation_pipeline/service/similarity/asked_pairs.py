@@ -85,7 +85,7 @@ def _were_undone(
     connection: Connection, run: ProjectRun, contents: Contents, units: Units, pairs: SimilarPairs
 ) -> npt.NDArray[np.bool_]:
     """Return for each pair of units (m,) if a person undid a merge of what they say."""
-    of_unit = contents.content_of_row[units.representatives]
+    of_unit = contents.content_of_row[units.representatives].astype(np.int32)
     between = SimilarPairs(of_unit[pairs.i], of_unit[pairs.j], pairs.similarity)
     undone = load_cannot_links(connection, run.project.id)
     return are_forbidden(contents.nodes, contents.content_of_row, between, undone)
