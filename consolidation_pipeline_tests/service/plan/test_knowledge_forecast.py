@@ -82,6 +82,9 @@ def test_run_on_sample_matches_knowledge_forecast(pipeline: Pipeline) -> None:
     assert all(count_kinds(made).values())
     assert all(item.needs_review for item in made.knowledge if item.kind != "pattern")
     assert load_planned_knowledge(made) == load_written_knowledge(pipeline, pipeline.run())
+    # What the first run archived was a rival of its merges, so the second run groups a few memories anew.
+    made = pipeline.plan()
+    assert load_planned_knowledge(made) == load_written_knowledge(pipeline, pipeline.run())
     assert pipeline.plan().knowledge == []
     # Principles follow the texts of their patterns.
     changed = "SET content = regexp_replace(content, '[.]?$', ' at all times.') WHERE kind = 'pattern'"
