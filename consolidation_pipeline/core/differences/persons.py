@@ -57,15 +57,12 @@ def _are_others(a: Reading, b: Reading, here: Sequence[_Person], there: Sequence
 
 def _have_turned(here: Sequence[_Person], there: Sequence[_Person]) -> bool:
     """Return True if a subject of one text is an object of the other one, and one of its objects the subject there."""
-    turned = _find_turned(here, there)
-    objects = {one.person for one in here if one.case != _SUBJECT}
-    subjects_there = {one.person for one in there if one.case != _OBJECT}
-    if any((objects & subjects_there) - {person} for person in turned):
-        return True
-    turned = _find_turned(there, here)
-    objects_there = {one.person for one in there if one.case != _SUBJECT}
-    subjects = {one.person for one in here if one.case != _OBJECT}
-    return any((objects_there & subjects) - {person} for person in turned)
+    for one, other in ((here, there), (there, here)):
+        objects = {found.person for found in one if found.case != _SUBJECT}
+        subjects = {found.person for found in other if found.case != _OBJECT}
+        if any((objects & subjects) - {person} for person in _find_turned(one, other)):
+            return True
+    return False
 
 
 def _find_turned(here: Sequence[_Person], there: Sequence[_Person]) -> set[str]:

@@ -20,8 +20,8 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
 
     What goes wrong is told in either time: "it fails" and "it failed" may be one.
     """
-    is_over = any({True, False} == {tells(a, language), tells(b, language)} for tells in _TELL_TIME)
-    if places and is_over:
+    pairs = ((tell(a, language), tell(b, language)) for tell in _TELL_PAST)
+    if places and any(len(one) == len(other) == 1 and one != other for one, other in pairs):
         at = min(places)
         return [a.tokens[at]], [b.tokens[places[at]]]
     for at, there in places.items():
@@ -41,41 +41,40 @@ def _is_fault(one: Token, other: Token, language: Language) -> bool:
     return not language.faults.isdisjoint(stems)
 
 
-def _was(reading: Reading, language: Language) -> bool | None:
-    """Return True if every form of "be" in a text is a past one, False if none is, None without one or with both."""
+# The functions below return whether what a text tells in a way is past: True and False if some is and some is not.
+
+
+def _was(reading: Reading, language: Language) -> set[bool]:
+    """By its forms of "be"."""
     phrases = (language.phrases.get((word,)) for word in reading.words & language.copulas)
-    found = {phrase is not None and phrase.pole == "past" for phrase in phrases}
-    return found.pop() if len(found) == 1 else None
+    return {phrase is not None and phrase.pole == "past" for phrase in phrases}
 
 
-def _had(reading: Reading, language: Language) -> bool | None:
-    """Return True if what the text says that somebody has is past, False if none is, None if it does not say that."""
-    found = {language.possession[word] for word in reading.words & language.possession.keys()}
-    has_participle = any(language.is_participle(token.text.lower()) for token in reading.tokens)
-    return found.pop() if len(found) == 1 and not has_participle else None
+def _had(reading: Reading, language: Language) -> set[bool]:
+    """By what somebody has: "has access"."""
+    if any(language.is_participle(token.text.lower()) for token in reading.tokens):
+        return set()
+    return {language.possession[word] for word in reading.words & language.possession.keys()}
 
 
-def _lasted(reading: Reading, language: Language) -> bool | None:
-    """Return True if what lasts is past by the endings of its verbs, False if it is not, None if that is not told."""
-    found = {is_past for ending, is_past in language.lasting.items() if ending in reading.source}
-    return found.pop() if len(found) == 1 else None
+def _lasted(reading: Reading, language: Language) -> set[bool]:
+    """By the endings of verbs that tell what lasts."""
+    return {is_past for ending, is_past in language.lasting.items() if ending in reading.source}
 
 
-def _had_to(reading: Reading, language: Language) -> bool | None:
-    """Return True if what was possible or had to be done is past, False if it is not, None if that is not told."""
+def _had_to(reading: Reading, language: Language) -> set[bool]:
+    """By what is possible or has to be done."""
     cues = (cue.text.lower() for cue in reading.cues if cue.category == "modality")
-    found = {cue.partition(" ")[0] in language.past_modals for cue in cues}
-    return found.pop() if len(found) == 1 else None
+    return {cue.partition(" ")[0] in language.past_modals for cue in cues}
 
 
-def _ended(reading: Reading, language: Language) -> bool | None:
-    """Return True if sentences end with verbs of the past, False if of the present, None with both or neither."""
+def _ended(reading: Reading, language: Language) -> set[bool]:
+    """By the verbs at the ends of sentences that tell of no fault."""
     if not language.final_verbs or any(fault in reading.source for fault in language.faults):
-        return None
+        return set()
     sentences = (_cut_closing(sentence, language) for sentence in _CLOSED.split(reading.source))
     ends = (sentence[-1] for sentence in sentences if sentence)
-    found = {language.final_verbs[end] for end in ends if end in language.final_verbs}
-    return found.pop() if len(found) == 1 else None
+    return {language.final_verbs[end] for end in ends if end in language.final_verbs}
 
 
 def _cut_closing(sentence: str, language: Language) -> str:
@@ -83,7 +82,7 @@ def _cut_closing(sentence: str, language: Language) -> str:
     return next((sentence.removesuffix(end) for end in language.closings if sentence.endswith(end)), sentence)
 
 
-_TELL_TIME = (_was, _had, _lasted, _ended, _had_to)
+_TELL_PAST = (_was, _had, _lasted, _ended, _had_to)
 
 
 def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
