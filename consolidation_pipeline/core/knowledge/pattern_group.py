@@ -223,7 +223,7 @@ class PatternGroup:
         return last if last < max(days.values()) else None
 
     def _read_claim(self, one: Candidate) -> SameClaim:
-        return SameClaim(" ".join(one.ranked.sentence.quote.split()), self.language)
+        return SameClaim(one.ranked.sentence.line, self.language)
 
     def _list_opponents(self, one: Candidate) -> set[int]:
         """Return the positions of the texts that say the opposite of a sentence."""
@@ -275,7 +275,7 @@ class PatternGroup:
         """Return True for a report of one occasion, or of one thing, where another unit reports the like of another."""
         if one.lesson.role != "report" or self.has_attempts:
             return False
-        text = " ".join(one.ranked.sentence.quote.split())
+        text = one.ranked.sentence.line
         words, reading = extract_content_words(text), read_sentence(text, self.language)
         others = (text for at, found in self.sentences.items() if at != one.ranked.text for text in found)
         like = (text for text in others if shares_words(words, extract_content_words(text), _LIKE_WORDS))
@@ -325,7 +325,7 @@ class PatternGroup:
         # What units dispute is of all of them, whatever its values; "was 3" makes it no report.
         disputed = is_disputed(ranked)
         if disputed:
-            role = read_lesson(" ".join(ranked.sentence.quote.split())).role
+            role = read_lesson(ranked.sentence.line).role
             lesson = replace(lesson, role=role if role in ("rule", "warning", "question") else "fact")
         if lesson.role == "fact" and len(sentences) > 1 and not SENTENCE_END.search(lesson.text):
             lesson = replace(lesson, role="subject")
@@ -347,13 +347,13 @@ class PatternGroup:
 
     def _is_opinion(self, ranked: RankedSentence) -> bool:
         """Return True if a sentence, or the one behind it, says that it is what someone thinks or proposes."""
-        told = " ".join(ranked.sentence.quote.split())
+        told = ranked.sentence.line
         is_believed = any(cue.category == "stance" for cue in read_sentence(told, self.language).cues)
         return is_believed or is_undecided(told) or bool(self.find_reservation(ranked))
 
     def find_reservation(self, ranked: RankedSentence) -> str:
         """Return the sentence behind another one that calls it an opinion or undecided; empty if it does not."""
-        told, sentences = " ".join(ranked.sentence.quote.split()), self.sentences[ranked.text]
+        told, sentences = ranked.sentence.line, self.sentences[ranked.text]
         behind = sentences[sentences.index(told) + 1 :][:1] if told in sentences else []
         return behind[0] if behind and is_undecided(behind[0]) else ""
 

@@ -60,12 +60,12 @@ class Candidate:
 
 def is_disputed(ranked: RankedSentence) -> bool:
     """Return True if a sentence tells what other units say instead."""
-    return ranked.sentence.text != " ".join(ranked.sentence.quote.split())
+    return ranked.sentence.text != ranked.sentence.line
 
 
 def as_written(one: Candidate) -> Candidate:
     """Return a sentence without what it tells of other units."""
-    text = " ".join(one.ranked.sentence.quote.split())
+    text = one.ranked.sentence.line
     return replace(one, lesson=replace(one.lesson, text=text)) if is_disputed(one.ranked) else one
 
 

@@ -245,12 +245,12 @@ class PatternWriter(PatternGroup):
         """Return True for what was done after what stands before it: "The export failed. Piotr opened a ticket"."""
         is_event = one.lesson.role == "fact" and Claim.of(one.lesson.text, self.language or "en").is_event
         is_told = is_event or one.lesson.role == "report"
-        is_behind = " ".join(one.ranked.sentence.quote.split()) != self.sentences[one.ranked.text][0]
+        is_behind = one.ranked.sentence.line != self.sentences[one.ranked.text][0]
         return is_told and is_behind and not one.lesson.is_reason and not self.has_attempts
 
     def _leaves_opening(self, one: Candidate) -> bool:
         """Return True for what was done after something that the text would not tell."""
-        opening = " ".join(self._find_passage(one)[0].ranked.sentence.quote.split())
+        opening = self._find_passage(one)[0].ranked.sentence.line
         return self._is_sequel(one) and opening != self.sentences[one.ranked.text][0]
 
     def _is_title_of(self, told: Sequence[str]) -> bool:

@@ -57,6 +57,11 @@ class Sentence:
     whole: str
 
     @cached_property
+    def line(self) -> str:
+        """The quote with single blanks, also where ``text`` was changed to tell more."""
+        return " ".join(self.quote.split())
+
+    @cached_property
     def readability(self) -> float:
         """Score of the sentence as a quotation on its own, in (0, 1]; 1 reads best."""
         return _score_readability(self.whole)
