@@ -170,8 +170,7 @@ def derive_abstractions(
     if without_text and run.options.llm_model is not None:
         stopped = write(mark_pending(extract_texts(run, kind, context, without_text))) or stopped
     run.record_failing(kind.name, len(unanswered), [error for _, error in failures], stopped)
-    # Not those that were to be written, or replaced by what was to be written.
-    kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
+    kept = list_target_rows(targets.values())
     with run.transaction() as connection:
         if drafts:
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
@@ -240,6 +239,11 @@ def find_replaced_rows(
     without_text = [draft.group for draft in drafts if draft.text is None and draft.error is None]
     ids = {plans[group.cluster_key].target.id for group in without_text if group.relations}
     return [row for row in existing if row.id in ids and row.is_active and not row.is_kept]
+
+
+def list_target_rows(targets: Iterable[TargetRow]) -> set[UUID]:
+    """Return the ids of the rows that were to be written, or to be replaced by what was to be written."""
+    return {id_ for target in targets for id_ in (target.id, *(row for row, _ in target.superseded))}
 
 
 def list_writable_outdated(

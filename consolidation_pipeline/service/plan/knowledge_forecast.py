@@ -19,6 +19,7 @@ from consolidation_pipeline.service.knowledge.derive import (
     build_abstraction_columns,
     find_replaced_rows,
     find_writable_targets,
+    list_target_rows,
     list_writable_outdated,
     plan_abstraction,
     select_context,
@@ -195,8 +196,7 @@ def _forecast_kind(
     forecast.plans = plans
     forecast.successors |= {id_: plan.target.id for plan in plans for id_, _ in plan.target.superseded}
     rows = _retire_superseded(run, forecast, present_keys, _list_rows_after(existing, forecast))
-    # Not those that were to be written, or replaced by what was to be written.
-    kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
+    kept = list_target_rows(targets.values())
     forecast.replaced += list_writable_outdated(run, present_keys, rows, kept=kept, replacements=replacements)
     return forecast
 
