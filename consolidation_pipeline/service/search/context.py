@@ -347,8 +347,9 @@ def _is_chance(hit: SearchHit, task: str) -> bool:
 
     Neither words nor vectors tell so of a hit in another language.
     """
-    languages = {detect_language(hit.content), detect_language(task)} - {None}
-    return hit.match <= _CHANCE and len(languages) < 2
+    if hit.match > _CHANCE:
+        return False
+    return len({detect_language(hit.content), detect_language(task)} - {None}) < 2
 
 
 def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPiece:
