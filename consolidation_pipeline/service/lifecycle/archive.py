@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
-import numpy.typing as npt
 
 from consolidation_pipeline.core.lifecycle.archive_policies import (
     FORGOTTEN,
     STALENESS,
     ArchivePlan,
     ArchivePolicies,
-    ArchiveUnits,
-    concatenate_units,
-    exceeds_share,
     explain_archives,
     plan_archives,
 )
-from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.memory_tests.gate import write_checked
+from consolidation_pipeline.service.runs.archive_units import (
+    are_too_many,
+    get_policies,
+    load_archive_units,
+    load_candidates,
+)
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
@@ -34,7 +34,6 @@ from consolidation_pipeline.store.memories.archive import (
     MemoryUpdate,
     archive_rows,
     find_archived,
-    load_archive_candidates,
 )
 from consolidation_pipeline.store.memories.memories import lock_rows
 from consolidation_pipeline.store.review.suggestions import supersede_stale
@@ -91,7 +90,7 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     rows = plan_archives(units, policies).rows
     if run.plan is not None:
         rows = rows[np.isin(ids[rows], to_ids(planned))]
-    elif _are_too_many(run, rows, units):
+    elif are_too_many(run, rows, units):
         return ArchiveResult(held_back=int(units.memories[rows].sum()), active_after=len(units))
     done, refused = Counter[str](), 0
     for table, table_rows in (("task_memories", rows[raw[rows]]), ("consolidated_memories", rows[~raw[rows]])):
@@ -113,19 +112,6 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     )
     run.archived += result.memories
     return result
-
-
-def _are_too_many(run: ProjectRun, rows: npt.NDArray[np.intp], units: ArchiveUnits) -> bool:
-    return exceeds_share(len(rows), len(units), max_share=run.options.archive_max_share)
-
-
-def list_upcoming_archives(connection: Connection, run: ProjectRun) -> set[UUID]:
-    """Return the units that the archive phase of a run without a plan will archive, if it has that phase."""
-    if "archived_memories" not in run.planned:
-        return set()
-    ids, _, units = load_archive_units(connection, run)
-    rows = plan_archives(units, get_policies(run.options, run.job)).rows
-    return set() if _are_too_many(run, rows, units) else set(to_uuids(ids[rows]))
 
 
 def has_due_archives(connection: Connection, run: ProjectRun) -> bool:
@@ -157,51 +143,6 @@ def explain_how_to_archive(slug: str) -> str:
     return f"`consolidation run {slug} --plan FILE` with a reviewed plan, or a higher archive_max_share"
 
 
-def get_policies(options: ConsolidationOptions, job: str) -> ArchivePolicies:
-    """Return the policies of a job; forgetting only in the job ``forget``."""
-    return ArchivePolicies(
-        staleness=options.archive,
-        forgetting=options.forgetting and job == "forget",
-        stale_days=options.archive_stale_days,
-        min_reuse=options.archive_min_reuse,
-        forget_threshold=options.forget_threshold,
-    )
-
-
-def load_archive_units(
-    connection: Connection, run: ProjectRun, *, dissolved: Sequence[UUID] = ()
-) -> tuple[Ids, npt.NDArray[np.bool_], ArchiveUnits]:
-    """Return the units of the run's project as of its time, raw memories before merged ones, each by id.
-
-    Args:
-        dissolved: Merged memories that the run dissolves first; the memories behind them are units.
-
-    Returns:
-        Ids ``S16`` (n,), bool (n,) that is True for raw memories, and the units (n).
-    """
-    raw, merged = (
-        _load_candidates(connection, run, table, dissolved=dissolved)
-        for table in ("task_memories", "consolidated_memories")
-    )
-    ids = np.concatenate([raw.ids, merged.ids])
-    return ids, np.arange(len(ids)) < len(raw.ids), concatenate_units([raw.units, merged.units])
-
-
-def _load_candidates(
-    connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None, *, dissolved: Sequence[UUID] = ()
-) -> ArchiveCandidates:
-    restored_since = run.as_of - timedelta(days=run.options.archive_stale_days)
-    return load_archive_candidates(
-        connection,
-        run.project.id,
-        table,
-        as_of=run.as_of,
-        restored_since=restored_since,
-        ids=ids,
-        dissolved=dissolved,
-    )
-
-
 def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolicies) -> tuple[Counter[str], int]:
     """Archive the units of ``ids`` that the policies still select, and whose archiving breaks no memory test.
 
@@ -227,7 +168,7 @@ def archive_units(
     """Archive units under lock, in the transaction of ``connection``; return the numbers of ``ArchiveResult``."""
     lock_active_keys(connection, [run.project.id])
     lock_rows(connection, table, "id = ANY(:ids)", {"ids": to_uuids(ids)})
-    candidates = _load_candidates(connection, run, table, ids)
+    candidates = load_candidates(connection, run, table, ids)
     plan = plan_archives(candidates.units, policies)
     archive_rows(connection, run.author, table, _build_updates(candidates, plan), at=run.now)
     superseded = supersede_stale(connection, run.author, scope=run.options.scope)

@@ -31,7 +31,6 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
     plan_merges,
 )
 from consolidation_pipeline.service.knowledge.supersession_judge import price_supersessions
-from consolidation_pipeline.service.lifecycle.archive import get_policies, load_archive_units
 from consolidation_pipeline.service.plan.grouping_preview import GroupingPreview, preview_grouping
 from consolidation_pipeline.service.plan.knowledge_forecast import forecast_knowledge
 from consolidation_pipeline.service.plan.plan_document import (
@@ -54,6 +53,7 @@ from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, g
 from consolidation_pipeline.service.review.suggestion_proposals import price_suggestions
 from consolidation_pipeline.service.review.suggestion_queue import choose_waiting, rank_groups
 from consolidation_pipeline.service.runs import project_run
+from consolidation_pipeline.service.runs.archive_units import get_policies, load_archive_units
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.service.similarity import recall_answers
@@ -71,6 +71,7 @@ from consolidation_pipeline.service.similarity.judge_calibration import explain_
 from consolidation_pipeline.service.similarity.merge_groups import Contents
 from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, price_judgement
 from consolidation_pipeline.service.similarity.scope_walls import find_misplaced
+from consolidation_pipeline.service.similarity.upcoming_archives import find_upcoming_archives
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.scope_keys import has_walls
@@ -98,7 +99,8 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     run = preview_run(engine, slug, settings=settings)
     preview = preview_grouping(run)
     with run.engine.connect() as connection:
-        groups = group_contents(connection, run, preview.contents, lambda _: preview.plain)
+        archives = find_upcoming_archives(connection, run, preview.contents.nodes)
+        groups = group_contents(connection, run, preview.contents, archives, lambda _: preview.plain)
         vetoed = groups.vetoed
         term_groups = group_by_terms(connection, preview.unembedded, options=run.options)
         crossing, _ = find_misplaced(connection, run)
@@ -108,7 +110,9 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         if refused:
             with run.engine.connect() as connection:
                 apart = [one.memories for one in refused]
-                groups = group_contents(connection, run, preview.contents, lambda _: preview.plain, apart=apart)
+                groups = group_contents(
+                    connection, run, preview.contents, archives, lambda _: preview.plain, apart=apart
+                )
             merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
         archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
         not_archived = rehearsal.refuse_archives(archiving.ids, archiving.raw)
@@ -117,11 +121,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     archiving = archiving.leave_out([id_ for one in not_archived for id_ in one.memories])
     items = leave_out_knowledge(knowledge.items, [id_ for one in not_learned for id_ in one.memories])
     archived = set() if archiving.held_back else set(to_uuids(archiving.ids))
-    asked = {
-        key: members
-        for key, members in _select_tier(groups.members, "suggest").items()
-        if archived.isdisjoint(member.member_id for member in members)
-    }
+    asked = _select_tier(groups.members, "suggest")
     term_groups = [group for group in term_groups if archived.isdisjoint(group.members)]
     review, order, suggestion_bills = _plan_review(run, [*read_suggest_groups(asked), *term_groups], merges)
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])

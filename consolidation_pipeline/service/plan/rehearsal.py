@@ -22,9 +22,10 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
     build_merged_rows,
     list_merged_sources,
 )
-from consolidation_pipeline.service.lifecycle.archive import BATCH_ROWS, archive_units, get_policies
+from consolidation_pipeline.service.lifecycle.archive import BATCH_ROWS, archive_units
 from consolidation_pipeline.service.memory_tests.gate import CheckedWrite, MemoryTestGate, write_with_gate
 from consolidation_pipeline.service.plan.plan_document import PlannedKnowledge
+from consolidation_pipeline.service.runs.archive_units import get_policies
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.similarity.merge_groups import Contents
 from consolidation_pipeline.service.similarity.successors import estimate_vectors

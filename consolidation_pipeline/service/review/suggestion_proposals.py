@@ -21,7 +21,6 @@ from consolidation_pipeline.llm.prompts.suggestion import (
 )
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import MAX_REWRITE_CHARS
-from consolidation_pipeline.service.lifecycle.archive import list_upcoming_archives
 from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, group_by_terms, read_suggest_groups
 from consolidation_pipeline.service.review.suggestion_queue import (
     RankedGroup,
@@ -31,6 +30,7 @@ from consolidation_pipeline.service.review.suggestion_queue import (
     write_suggestions,
 )
 from consolidation_pipeline.service.review.suggestion_texts import to_prompt_text
+from consolidation_pipeline.service.runs.archive_units import list_upcoming_archives
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import to_uuids

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from uuid import UUID
 
@@ -51,6 +51,15 @@ class ScopeStates:
     of_node: npt.NDArray[np.int64]
     changed: frozenset[UUID]
     settled: frozenset[UUID] = frozenset()
+
+    def open_scopes(self, rows: npt.NDArray[np.int64]) -> ScopeStates:
+        """Return it with the scopes of the nodes at ``rows`` as changed, and those that are ``settled`` with them."""
+        if not len(rows):
+            return self
+        names = [*self.hashes]
+        opened = {names[at] for at in np.unique(self.of_node[rows]).tolist()}
+        changed = self.changed | self.settled | opened | ({_EMPTY} & self.hashes.keys())
+        return replace(self, changed=frozenset(changed), settled=frozenset())
 
     def select_changed(self, also: Sequence[int] | npt.NDArray[np.int64] = ()) -> Mask:
         """Return True (n,) for the nodes of changed scopes, and of the scopes of the nodes at the rows ``also``."""

@@ -40,6 +40,7 @@ from consolidation_pipeline.service.similarity.merge_groups import (
 from consolidation_pipeline.service.similarity.merge_vetoes import apply_vetoes, find_units
 from consolidation_pipeline.service.similarity.recall_answers import RefusedMerge, load_answers, store_answers
 from consolidation_pipeline.service.similarity.recall_gate import GateDecision, LoadPlain, find_refused
+from consolidation_pipeline.service.similarity.upcoming_archives import UpcomingArchives, find_upcoming_archives
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids
 from consolidation_pipeline.store.similarity.clusters import (
@@ -109,13 +110,15 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
         states = find_changed_scopes(connection, run, nodes, rules)
         whole = load_contents(connection, run, nodes, rules)
         kept_apart = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for group in apart for id_ in group])))
+        archives = find_upcoming_archives(connection, run, whole.nodes)
+        states = states.open_scopes(np.flatnonzero(archives.nodes))
         is_chosen = states.select_changed(kept_apart)
         rows = np.flatnonzero(is_chosen)
         has_vector, x = load_grouping_vectors(connection, run, nodes.select(rows))
         rows = rows[has_vector]
         contents = whole.select(rows, x)
         load_plain = partial(load_plain_vectors, connection, run, contents.nodes)
-        groups = group_contents(connection, run, contents, load_plain, apart=apart)
+        groups = group_contents(connection, run, contents, archives.select(rows), load_plain, apart=apart)
         is_settled = bool(states.settled) and not is_chosen.any()
         if is_settled and (answers := load_answers(connection, run)):
             groups = replace(groups, gate=GateDecision(answers.list_refused(), answers))
@@ -156,20 +159,21 @@ def group_contents(
     connection: Connection,
     run: ProjectRun,
     contents: Contents,
+    archives: UpcomingArchives,
     load_plain: LoadPlain,
     *,
     apart: Sequence[Sequence[UUID]] = (),
 ) -> FormedGroups:
     """Form the groups of all tiers, without writing them.
 
-    ``load_plain``: returns plain vectors of nodes, which only the recall gate needs. ``apart``: as for
-    ``form_clusters``.
+    ``archives``: what the run archives of their nodes. ``load_plain``: returns plain vectors of nodes, which only the
+    recall gate needs. ``apart``: as for ``form_clusters``.
     """
     contents, vetoed = apply_vetoes(run, contents)
     units = build_units(run, contents)
     if apart:
         contents, units = split_units(run, contents, units, find_units(contents, units, apart))
-    gate = find_refused(connection, run, contents, units, load_plain)
+    gate = find_refused(connection, run, contents, units, load_plain, archives)
     if gate.refused:
         contents, units = split_units(run, contents, units, [group.unit for group in gate.refused])
     unit_pairs = pair_units(contents, units)
@@ -185,7 +189,7 @@ def group_contents(
     )
     tiers = [
         _build_merge_tier(contents, units, run.options.min_cluster_size),
-        _build_suggest_tier(connection, run, contents, units, unit_pairs, x),
+        _build_suggest_tier(connection, run, contents, units, unit_pairs, x, archives.of_units(units)),
         _build_unit_tier("pattern", x, units, topics),
     ]
     return FormedGroups(tiers, units, gate, vetoed)
@@ -251,10 +255,21 @@ def _describe_merge_groups(contents: Contents, units: Units, chosen: Labels) -> 
 
 
 def _build_suggest_tier(
-    connection: Connection, run: ProjectRun, contents: Contents, units: Units, unit_pairs: UnitPairs, x: Vectors
+    connection: Connection,
+    run: ProjectRun,
+    contents: Contents,
+    units: Units,
+    unit_pairs: UnitPairs,
+    x: Vectors,
+    archived: npt.NDArray[np.bool_],
 ) -> TierGroups:
-    """Return the groups that a person decides on. ``x``: grouping vectors of the units (u, d)."""
-    candidates = unit_pairs.pairs.select(unit_pairs.verdict >= ASK)
+    """Return the groups that a person decides on.
+
+    ``x``: grouping vectors of the units (u, d). ``archived`` (u,): True for units that the run archives, which nobody
+    is asked about.
+    """
+    pairs = unit_pairs.pairs
+    candidates = pairs.select((unit_pairs.verdict >= ASK) & ~archived[pairs.i] & ~archived[pairs.j])
     labels = complete_linkage(len(units), candidates, run.thresholds["t_suggest"])
     asked_pairs = list_asked_pairs(connection, run, contents, units, labels, unit_pairs)
     details = [{"asked_pairs": asked_pairs.get(number, [])} for number in range(int(labels.max(initial=-1)) + 1)]

@@ -41,6 +41,7 @@ from consolidation_pipeline.service.similarity.recall_rows import (
     list_queries,
     number_scopes,
 )
+from consolidation_pipeline.service.similarity.upcoming_archives import UpcomingArchives
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 
@@ -81,20 +82,35 @@ def find_refused(
     contents: Contents,
     units: Units,
     load_plain: LoadPlain,
+    archives: UpcomingArchives,
 ) -> GateDecision:
     """Return the groups that the gate refuses. Only memories of their scopes are searched.
 
-    Groups that the last run refused are asked again where their searches may have changed.
+    What the run archives afterwards is not searched, so that the next run decides alike. Groups that the last run
+    refused are asked again where their searches may have changed.
     """
+    is_archived = archives.of_units(units)
     chosen = _list_changing(run, contents, units)
+    chosen = chosen[~is_archived[chosen]]
     if not len(chosen):
         return GateDecision([], None)
     scopes = number_scopes(run, contents)
     is_searched = np.isin(scopes, np.append(scopes[units.representatives[chosen]], 0))
+    is_searched &= ~is_archived[units.unit_of_row]
     plain = load_plain(is_searched)
     if answers := load_answers(connection, run):
         run.merged_texts |= answers.unpack_texts()
-    rows = build_rows(connection, run, contents, units, plain, chosen, scopes=scopes, is_searched=is_searched)
+    rows = build_rows(
+        connection,
+        run,
+        contents,
+        units,
+        plain,
+        chosen,
+        scopes=scopes,
+        is_searched=is_searched,
+        is_archived=archives.nodes,
+    )
     queries = list_queries(connection, run, contents, units, rows, plain)
     active = rows.is_successor | (rows.groups < 0)
     found = compute_fingerprints(connection, run, contents, units, rows, queries, scopes)
@@ -206,7 +222,7 @@ def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable, held: n
             return _Judged(failing, first, candidates, lowest)
         is_refused[groups] = True
         changed = np.flatnonzero(np.isin(rows.groups, groups))
-        active[changed] ^= True
+        active[changed] = ~rows.is_successor[changed] & ~rows.archived[changed]
         left = np.flatnonzero(~is_refused[queries.groups])
         pending = left[_find_touched(rows, queries, left, changed, candidates, lowest)]
 

@@ -67,7 +67,7 @@ class SearchedRows:
 
     ``vectors`` (r, d): plain ones. ``scopes``: number of the scope, 0 = the empty one. ``groups``: number of the group,
     -1 = of none. ``units``: number of the unit. ``members``: rows of each group but its successor. ``successors``: row
-    of each group's successor.
+    of each group's successor. ``archived``: True for rows that the run archives if their group is not merged.
     """
 
     ids: Ids
@@ -77,6 +77,7 @@ class SearchedRows:
     units: Integers
     members: Sequence[Integers]
     successors: Integers
+    archived: npt.NDArray[np.bool_]
     texts: Sequence[Successor]
 
     @property
@@ -117,6 +118,7 @@ def build_rows(
     *,
     scopes: Integers,
     is_searched: npt.NDArray[np.bool_],
+    is_archived: npt.NDArray[np.bool_],
 ) -> SearchedRows:
     """Return the rows of a project whose units ``chosen`` are about to be merged.
 
@@ -128,7 +130,8 @@ def build_rows(
         plain: Plain vectors (n, d) of the nodes that are searched; other rows are not read.
         chosen: Numbers of the units (g,).
         scopes: Number of the scope of each node (n,), see ``number_scopes``.
-        is_searched: True for the nodes (n,) of the scopes that are searched.
+        is_searched: True for the nodes (n,) that are searched.
+        is_archived: True for the nodes (n,) that the run archives if nothing is merged.
     """
     nodes = contents.nodes
     group_of_unit = np.full(len(units), -1)
@@ -155,6 +158,7 @@ def build_rows(
         units=np.append(units.unit_of_row[found], chosen),
         members=[order[ends[group] : ends[group + 1]] for group in range(len(chosen))],
         successors=len(found) + np.arange(len(chosen)),
+        archived=np.append(is_archived[found], np.zeros(len(chosen), np.bool_)),
         texts=texts,
     )
 

@@ -467,6 +467,18 @@ def test_archived_originals_end_their_suggestion(pipeline: Pipeline) -> None:
     assert find_broken_rules(pipeline) == []
 
 
+def test_run_asks_about_what_it_does_not_archive(pipeline: Pipeline) -> None:
+    ports = [f"The inventory service listens on port {port}." for port in (5432, 5433, 5434)]
+    pipeline.add([unused_note("a", ports[0]), note("b", ports[1]), note("c", ports[2])])
+    made, done = pipeline.plan(), pipeline.run()
+    assert (done.archived.units, made.review.proposed) == (1, 1)
+    [row] = list_suggestions(pipeline.engine, SLUG).suggestions
+    assert {one.id for one in row.originals} == {note_id("b"), note_id("c")}
+    before = dump_knowledge(pipeline)
+    pipeline.run()
+    assert dump_knowledge(pipeline) == before
+
+
 def test_second_archive_finds_nothing(pipeline: Pipeline) -> None:
     pipeline.add([unused_note("a", "One."), unused_note("b", LESSON), unused_note("c", LESSON)])
     consolidate(pipeline)

@@ -85,6 +85,17 @@ def test_same_text_in_another_scope_is_no_rival(pipeline: Pipeline) -> None:
     assert (done.clusters.refused, done.merging.created) == ([], 2)
 
 
+def test_memory_that_the_run_archives_is_no_rival(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    long_ago = {"created_at": "2024-01-01T00:00:00Z", "last_accessed_at": "2024-01-01T00:00:00Z", "reused_count": 1}
+    pipeline.add([*notes(SHORT, LONG), note("note-2", OTHER, **long_ago)])
+    made, done = pipeline.plan(), pipeline.run()
+    assert (done.clusters.refused, done.merging.created, done.archived.units) == ([], 1, 1)
+    assert [{source.id for source in group.sources} for group in made.merges] == [memories_of(["note-0", "note-1"])]
+    again = pipeline.run()
+    assert (again.clusters.refused, again.merging.created, again.merging.extended) == ([], 0, 0)
+
+
 def test_search_agrees_with_the_gate(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS, recall_gate=False)
     pipeline.add(notes(SHORT, LONG, OTHER))
