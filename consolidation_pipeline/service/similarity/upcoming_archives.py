@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class UpcomingArchives:
-    """What the archive phase of the run takes.
+    """Nodes and units that the archive phase of the run takes.
 
     ``nodes`` (n,): True for those that it takes if nothing is merged. ``stored``: active memories. ``place`` (n,):
     position of each node, or of the memory that it is merged into, among these; -1 = the run dissolves that memory.
