@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import Language, is_unspaced
 from consolidation_pipeline.core.differences.order import Reordered
-from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
 # Counts that do not stand for each other. "If any test fails" is "if a test fails".
 _OPPOSED = {frozenset(pair) for pair in (("two", "one"), ("two", "a"), ("any", "one"), ("same", "a"))}
@@ -34,6 +35,22 @@ def find_new_count(a: Reading, b: Reading, places: Mapping[int, int], language: 
     if any("two" in here and "one" in there for here, there in ((alone, alone_there), (alone_there, alone))):
         return list(a.tokens), list(b.tokens)  # "both of them", "one of them"
     return None
+
+
+def find_new_rate(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return a count before a time of both texts that one has alone: "twice a year", "once a year"; None for none."""
+    for one, aligned, is_turned in ((a, places, False), (b, {*places.values()}, True)):
+        for at, following in pairwise(sort_as_written(one.tokens)):
+            count, time = one.tokens[at], one.tokens[following]
+            is_rate = count.key.startswith("number:") and count.clause == time.clause and time.words_before <= 1
+            if is_rate and at not in aligned and following in aligned and _is_time(time.text, language):
+                return ([], [count, time]) if is_turned else ([count, time], [])
+    return None
+
+
+def _is_time(text: str, language: Language) -> bool:
+    words = _WORDS.findall(text.lower())
+    return any(language.stem(word) in language.times or word in language.time_adverbs for word in words)
 
 
 def _read_count(reading: Reading, token: Token, language: Language) -> str:

@@ -16,10 +16,11 @@ from consolidation_pipeline.core.differences.alignment import (
 )
 from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.closer_values import find_closer_value
-from consolidation_pipeline.core.differences.counts import find_new_count
+from consolidation_pipeline.core.differences.consequences import find_turned_consequence
+from consolidation_pipeline.core.differences.counts import find_new_count, find_new_rate
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.language import Language, load_function_words, split_words
-from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
+from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
 from consolidation_pipeline.core.differences.order import (
     Reordered,
     find_exchange,
@@ -194,6 +195,8 @@ def _explain_by_sentences(
         return None
     if find_new_step(first, second, alignment.of_a):
         return None
+    if find_turned_consequence(first, second, alignment.of_a, alignment.language):
+        return None
     if not any(details):
         return Explanation("same")
     return Explanation("contains", (_build_difference("addition", *details[::step]),))
@@ -311,7 +314,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
         yield "word", *words
-    if words := find_new_count(a, b, of_a, language):
+    if words := find_new_count(a, b, of_a, language) or find_new_rate(a, b, of_a, language):
         yield "word", *words
     if words := find_new_time(a, b, of_a, language):
         yield "added cue", *words
@@ -323,6 +326,12 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "word", alignment.left_a, alignment.left_b
     if words := _find_new_article(a, b, of_a, language) or _find_new_quotation(a, b, alignment):
         yield "word", *words
+    if words := find_turned_consequence(a, b, of_a, language):
+        yield "order", *words
+    if words := find_new_head(a, b, of_a, language):
+        yield "modifier", *words
+    if words := find_new_head(b, a, of_b, language):
+        yield "modifier", *words[::-1]
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
     if not one and not other and len(of_a) < FEWEST_COMMON:
         one, other = find_narrowing(a, b, of_a, language), find_narrowing(b, a, of_b, language)

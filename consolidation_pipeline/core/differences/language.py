@@ -43,6 +43,8 @@ genders: Pronouns of a person = he or she.
 distributives, singles: Words for each of several, and for one thing that each or all of them have: each, one.
 counts: Words before a noun = how many or which of a kind: both = "two", an = "a", one, any, same.
 causatives: Verbs by which others do what the verb beside them tells: let.
+genitive_heads: Nouns that stand for what their genitive names: "the city of Leipzig", "the use of tabs".
+consequences: Words and phrases after a cause: therefore.
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
@@ -311,6 +313,8 @@ class Language(FunctionWords):
     singles: frozenset[str]
     counts: Mapping[str, str]
     causatives: frozenset[str]
+    genitive_heads: frozenset[str]
+    consequences: frozenset[str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

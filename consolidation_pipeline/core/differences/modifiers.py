@@ -1,10 +1,11 @@
 """Words of one text that say which thing is meant: the virtual card, the card."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON
 from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
 
@@ -23,7 +24,9 @@ def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: L
         # "Ann wants to buy a car" is not "Ann bought a car".
         is_infinitive = other.governor == "to" and other.words_before == 1 and one.clause == other.clause
         is_near = is_near or (is_infinitive and places.get(before, -1) == places.get(following, 0) - 1)
-        before, is_near = at, is_near and other.kind == "word"
+        # "The mayor of the town called", "the mayor called".
+        is_genitive = one.gap == "of" and before in places
+        before, is_near = at, is_near and other.kind == "word" and not is_genitive
         is_known = one.key in b.key_set and len(places) >= FEWEST_COMMON
         is_plain = is_known or language.is_adverb(one.text.lower()) or b.has_light_verb(one.key)
         # "Do not use tabs" is "avoid tabs".
@@ -57,3 +60,50 @@ def find_narrowing(a: Reading, b: Reading, places: Mapping[int, int], language: 
                 return [one]
         before = at
     return []
+
+
+def find_new_head(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return a noun that ``a`` has before or behind a genitive of a word of both: "the roof of the barn", "the barn".
+
+    Args:
+        places: Position in ``b`` of each aligned position in ``a``.
+    """
+    order = sort_as_written(a.tokens)
+    firsts = {one.clause: one for one in reversed([b.tokens[at] for at in sort_as_written(b.tokens)])}
+    for number, (at, following) in enumerate(pairwise(order)):
+        one, other = a.tokens[at], a.tokens[following]
+        if one.clause != other.clause:
+            continue
+        if at not in places and following in places:
+            there = b.tokens[places[following]]
+            # "Der" may be a genitive or open a sentence.
+            was_genitive = there.gap == "of" and firsts[there.clause] is not there
+            is_joined = other.gap == "of" and not was_genitive
+            is_joined |= other.governor in language.attributes and there.governor != other.governor
+            heads = _list_heads(a, order[: number + 1], places) if is_joined else []
+        elif other.gap == "s" and at in places and following not in places:
+            heads = [a.tokens[place] for place in order[number + 1 :] if a.tokens[place].phrase == other.phrase]
+        else:
+            continue
+        is_noun = all(
+            head.kind == "word" and (head.text[0].isupper() or not language.has_noun_capitals) for head in heads[:1]
+        )
+        is_known = all(head.key in b.key_set for head in heads) or _stands_for_genitive(heads, language)
+        if is_noun and not is_known:
+            return [one, other], []
+    return None
+
+
+def _list_heads(a: Reading, order: Sequence[int], places: Mapping[int, int]) -> list[Token]:
+    """Return the last word of ``order``, and those that are joined to it by genitives: "mode d'emploi"."""
+    heads = [a.tokens[order[-1]]]
+    for at in reversed(order[:-1]):
+        if heads[-1].gap != "of" or at in places or a.tokens[at].clause != heads[0].clause:
+            break
+        heads.append(a.tokens[at])
+    return heads
+
+
+def _stands_for_genitive(heads: Sequence[Token], language: Language) -> bool:
+    stem = language.stem("".join(head.text.lower() for head in heads))
+    return any(language.stem(word) == stem for word in language.genitive_heads)

@@ -1,6 +1,36 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    # a part, an aspect or an owner, and the whole
+    ("The roof of the barn was painted. The invoice is open.", "The barn was painted. The invoice is open."),
+    ("The client received the draft of the contract.", "The client received the contract."),
+    ("The box with the bulbs fell off the shelf.", "The bulbs fell off the shelf."),
+    ("Das Dach der Scheune wurde gestrichen.", "Die Scheune wurde gestrichen."),
+    ("Die Kopie des Mietvertrags liegt im Safe.", "Der Mietvertrag liegt im Safe."),
+    ("Der Onkel von Frau Maurer zieht um.", "Frau Maurer zieht um."),
+    ("Le toit de la grange est repeint.", "La grange est repeinte."),
+    ("Le mode d'emploi de la scie est perdu.", "La scie est perdue."),
+    ("El techo del granero está pintado.", "El granero está pintado."),
+    ("谷仓的屋顶重新刷了漆。", "谷仓重新刷了漆。"),
+    ("納屋の屋根を塗り直した。", "納屋を塗り直した。"),
+    # a cause and its consequence
+    ("The pump overheated. That is why the fuse blew.", "The fuse blew. That is why the pump overheated."),
+    ("The pump overheated. Therefore, the fuse blew.", "The fuse blew. Therefore the pump overheated."),
+    ("Die Pumpe wurde heiß. Deshalb flog die Sicherung.", "Die Sicherung flog. Deshalb wurde die Pumpe heiß."),
+    ("Ana llegó tarde. Por eso Luis se enfadó.", "Luis se enfadó. Por eso Ana llegó tarde."),
+    (
+        "La pompe a chauffé. C'est pourquoi le fusible a sauté.",
+        "Le fusible a sauté. C'est pourquoi la pompe a chauffé.",
+    ),
+    ("水泵过热了。所以保险丝烧了。", "保险丝烧了。所以水泵过热了。"),
+    ("ポンプが過熱した。そのためヒューズが飛んだ。", "ヒューズが飛んだ。そのためポンプが過熱した。"),
+    # how often in a time
+    (
+        "The scale is checked twice a year. Last time it took an hour.",
+        "The scale is checked once a year. Last time it took an hour.",
+    ),
+    ("We water the lemon tree twice daily in summer.", "We water the lemon tree daily in summer."),
+    ("Der Filter wird zweimal jährlich im Keller gewechselt.", "Der Filter wird jährlich im Keller gewechselt."),
     # who has it done
     ("We let the hedge grow.", "The hedge grows."),
     ("Wir lassen den Zaun streichen.", "Wir streichen den Zaun."),
@@ -608,6 +638,11 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    ("The mayor of the town opened the library.", "The mayor opened the library."),
+    ("Der Bürgermeister der Stadt eröffnete die Bibliothek.", "Der Bürgermeister eröffnete die Bibliothek."),
+    ("The city of Leipzig pays for the new bus line.", "Leipzig pays for the new bus line."),
+    ("The use of tabs in the config file breaks the loader.", "Tabs in the config file break the loader."),
+    ("The pump overheated. That is why the fuse blew.", "The fuse blew because the pump overheated."),
     # faults, which are told in the present or the past, and verbs of one time in other forms
     ("The build fails on Windows.", "The build failed on Windows."),
     ("Changes to the tables need a review.", "A change to the tables needs a review."),
@@ -795,6 +830,11 @@ PROVEN_REWORDINGS = [
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
 UNPROVEN_REWORDINGS = [
+    ("The mayor of the town opened the library.", "The mayor opened the library."),
+    ("Der Bürgermeister der Stadt eröffnete die Bibliothek.", "Der Bürgermeister eröffnete die Bibliothek."),
+    ("The city of Leipzig pays for the new bus line.", "Leipzig pays for the new bus line."),
+    ("The use of tabs in the config file breaks the loader.", "Tabs in the config file break the loader."),
+    ("The pump overheated. That is why the fuse blew.", "The fuse blew because the pump overheated."),
     ("Retry three times", "Retry 3 times"),
     ("Use OAuth 2.0", "Use OAuth 2"),
     ("Due 5 March 2024", "Due 2024-03-05"),
