@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.knowledge.phrases import load_phrases
 
 # Texts whose language is asked for, and the share of those of a known one that must be in it.
 _MOST_TEXTS, _ONE_LANGUAGE = 200, 0.9
@@ -34,10 +33,7 @@ class Frames(NamedTuple):
     asked_too: str
 
 
-FRAMES = {
-    language: Frames(**words)
-    for language, words in tomllib.loads((files(__package__) / "summary_frames.toml").read_text("utf-8")).items()
-}
+FRAMES = load_phrases("summary_frames.toml", Frames)
 
 
 def choose_frames(texts: Sequence[str]) -> Frames:
