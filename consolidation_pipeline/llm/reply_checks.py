@@ -8,7 +8,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from datetime import date
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
-from consolidation_pipeline.core.differences.language import NAMES, detect_language
+from consolidation_pipeline.core.differences.language import NAMES
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements, read_sentence
 from consolidation_pipeline.core.knowledge.rewrite_checks import (
     MIN_KEPT_SHARE,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from consolidation_pipeline.core.differences.language import NAMES, detect_language
+from consolidation_pipeline.core.differences.language import NAMES
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import is_question
 from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.phrases import load_phrases

@@ -10,7 +10,8 @@ from typing import Literal
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.explanation import Difference, Explanation, explain_readings
-from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.language import split_words
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes, find_roles, is_ban, tells_addition
 from consolidation_pipeline.core.knowledge.lesson_sentences import find_past

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.phrases import load_phrases
 
 # Texts whose language is asked for, and the share of those of a known one that must be in it.

@@ -11,7 +11,9 @@ from itertools import chain
 
 import pytest
 
-from consolidation_pipeline.core.differences.language import LANGUAGES, detect_language, load_language, split_words
+from consolidation_pipeline.core.differences.language import LANGUAGES, split_words
+from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 
 TEXTS = {
     "en": "The service is restarted at night, and its logs are kept for a week.",
