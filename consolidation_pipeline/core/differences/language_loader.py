@@ -20,6 +20,7 @@ from consolidation_pipeline.core.differences.language import (
     split_parts,
     split_words,
 )
+from consolidation_pipeline.core.grouping.union_find import unite
 
 _PARTICIPLE = re.compile(r"ée?s?\Z")
 # Letters before an ending that has two spellings: "colour", not "hour".
@@ -92,7 +93,7 @@ def load_language(code: str) -> Language:
 
     # Phrases are words with blanks: "turn on" and "turn off" must not become "turn".
     equal = [[" ".join(map(stem, split(entry))) for entry in group] for group in raw["synonyms"]["groups"]]
-    synonyms = _unite([sorted(group, key=lambda entry: " " in entry) for group in equal])
+    synonyms = unite([sorted(group, key=lambda entry: " " in entry) for group in equal])
     alike = [[" ".join(map(stem, split(entry))) for entry in group.split(", ")] for group in lists["groups"]]
     groups: dict[str, set[int]] = {}
     for number, group in enumerate(alike):
@@ -226,18 +227,3 @@ def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:
     for words in phrases:
         sizes[words[0]] = max(sizes.get(words[0], 0), len(words))
     return sizes
-
-
-def _unite(groups: list[list[str]]) -> dict[str, str]:
-    """Return the representative of each word; groups with a word in common are one."""
-    parent: dict[str, str] = {}
-
-    def find(word: str) -> str:
-        while parent.setdefault(word, word) != word:
-            word = parent[word]
-        return word
-
-    for group in groups:
-        for word in group[1:]:
-            parent[find(word)] = find(group[0])
-    return {word: find(word) for word in list(parent)}
