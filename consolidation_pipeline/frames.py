@@ -27,10 +27,10 @@ from pydantic import SecretStr
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.settings import IS_INSTALLED, PROJECT_ROOT, Settings
 from consolidation_pipeline.store.admin import frames as store
-from consolidation_pipeline.store.admin.frames import STATUSES
 from consolidation_pipeline.store.database.engine import Connection, Engine, connect, open_engine
 from consolidation_pipeline.store.database.schema import METHODS, OPERATIONS, PATTERN_TYPES, SUGGESTION_STATUSES, TIERS
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
+from consolidation_pipeline.store.ledger.lineage import MEMORY_STATUSES
 from consolidation_pipeline.store.projects import get_project
 
 __all__ = ["changes", "costs", "groups", "memories", "pairs", "suggestions"]
@@ -53,7 +53,7 @@ MEMORIES: Dtypes = {
     "id": _TEXT,
     "kind": _one_of(LEVELS),
     "level": "int64",
-    "status": _one_of(STATUSES),
+    "status": _one_of(MEMORY_STATUSES),
     "memory_type": _one_of(MEMORY_TYPES),
     "pattern_type": _one_of(PATTERN_TYPES),
     "content": _TEXT,

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.api import (
+    docs_page,
     health,
     jobs,
     ledger,
@@ -84,6 +85,7 @@ PAGE_ROUTERS = (
     label_pairs.router,
     source_pages.router,
     memory_test_pages.router,
+    docs_page.router,
 )
 
 _DESCRIPTION = """
@@ -106,7 +108,8 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     tracing.get_tracer()  # before the first request: FastAPI and the MCP SDK create spans only once there is a provider
     # Like FastAPI, but the documentation pages load their files from this server.
     app = FastAPIOffline(
-        static_url="/docs/static",
+        docs_url=None,
+        static_url=docs_page.STATIC_PATH,
         title="consolidation",
         version=version("consolidation-pipeline"),
         summary="Dreaming for the agent memories you already keep in Postgres: plan, apply, undo.",

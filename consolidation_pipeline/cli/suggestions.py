@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, print_note, shorten
 from consolidation_pipeline.errors import ConflictError, UsageError
 
@@ -33,7 +33,6 @@ Differ = Annotated[
     ),
 ]
 MaxCount = Annotated[int | None, typer.Option(min=1, help="Rule: maximum number, those worth most first.")]
-Note = Annotated[str | None, typer.Option(help="Reason, stored in the ledger.")]
 
 _TEXT_WIDTH = 110
 # Differences of one suggestion in the list.
@@ -138,7 +137,7 @@ def approve(
         str | None,
         typer.Option(metavar="HASH", help="Hash of the text that you read, as `show` tells it. Refused if it changed."),
     ] = None,
-    note: Note = None,
+    note: Reason = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Merge the originals of suggestions, by ids or by rule, each in its own transaction.
@@ -161,7 +160,7 @@ def reject(
     type: Type = None,
     differ_only_in: Differ = None,
     limit: MaxCount = None,
-    note: Note = None,
+    note: Reason = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Reject suggestions, by ids or by rule. They are not proposed again unless their group changes."""
@@ -178,7 +177,7 @@ def keep(
     type: Type = None,
     differ_only_in: Differ = None,
     limit: MaxCount = None,
-    note: Note = None,
+    note: Reason = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Keep the originals as variants, by ids or by rule: all stay, no two are merged or asked about again."""

@@ -2,13 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from uuid import UUID
 
 from consolidation_pipeline.errors import NotFoundError, UsageError
 
 SHORTEST_PREFIX = 8
 _PREFIX = re.compile(rf"[0-9a-f]{{{SHORTEST_PREFIX},32}}")
+
+
+def read_id(given: str) -> UUID | None:
+    """Return the id that is given whole, None if ``given`` is something else."""
+    try:
+        return UUID(given)
+    except ValueError:
+        return None
 
 
 def find_bounds(reference: str, problem: str) -> tuple[UUID, UUID]:
@@ -21,8 +28,8 @@ def find_bounds(reference: str, problem: str) -> tuple[UUID, UUID]:
     Raises:
         UsageError: The reference is neither.
     """
-    with suppress(ValueError):
-        return UUID(reference), UUID(reference)
+    if id_ := read_id(reference):
+        return id_, id_
     digits = reference.lower().replace("-", "")
     if not _PREFIX.fullmatch(digits):
         raise UsageError(f"{reference!r} {problem} its first {SHORTEST_PREFIX} or more digits")

@@ -8,7 +8,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from datetime import date
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
-from consolidation_pipeline.core.differences.language import NAMES, detect_language
+from consolidation_pipeline.core.differences.language import NAMES
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements, read_sentence
 from consolidation_pipeline.core.knowledge.rewrite_checks import (
     MIN_KEPT_SHARE,
@@ -17,7 +18,7 @@ from consolidation_pipeline.core.knowledge.rewrite_checks import (
     find_reversals,
 )
 from consolidation_pipeline.core.knowledge.source_support import IsNear, SourceWords
-from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
+from consolidation_pipeline.core.literals.literals import literals, stands_in
 from consolidation_pipeline.core.text.clear_language import find_clear_language
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 
@@ -45,16 +46,14 @@ def find_invented_quotes(
     return problems
 
 
-def find_invented_literals(
-    text: str, sources: Iterable[str], *, kinds: Collection[str] = (*KINDS, "negation")
-) -> list[str]:
-    """Return a problem for each literal of ``text``, of these kinds, that no source has."""
+def find_invented_literals(text: str, sources: Iterable[str]) -> list[str]:
+    """Return a problem for each literal or negation of ``text`` that no source has."""
     given = list(sources)
     found = sorted(literals(text), key=lambda literal: (literal.kind, literal.value))
     return [
         f"the {literal.kind} {_quote(literal.text)} stands in none of the memories: leave it out"
         for literal in found
-        if literal.kind in kinds and not any(stands_in(literal, source) for source in given)
+        if not any(stands_in(literal, source) for source in given)
     ]
 
 

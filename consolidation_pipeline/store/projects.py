@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
+from consolidation_pipeline.core.id_prefixes import read_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 
@@ -90,19 +91,12 @@ def find_project(connection: Connection, reference: str) -> Project:
     Raises:
         NotFoundError: There is none; the message lists existing projects.
     """
-    id_ = _parse_id(reference)
+    id_ = read_id(reference)
     if id_ is not None:
         row = connection.execute(text(_FIND_PROJECT), {"slug": reference, "id": id_}).one_or_none()
         if row is not None:
             return Project(*row)
     return get_project(connection, reference)
-
-
-def _parse_id(value: str) -> UUID | None:
-    try:
-        return UUID(value)
-    except ValueError:
-        return None
 
 
 _LOAD_PROJECT_IDS = """

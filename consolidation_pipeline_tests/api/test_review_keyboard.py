@@ -144,6 +144,13 @@ def test_text_contrast_meets_wcag_in_both_themes(site: str, browser: Browser) ->
             assert browser.evaluate(_LOW_CONTRAST_TEXTS) == [], (path, dark)
 
 
+def test_api_docs_follow_the_color_scheme(site: str, browser: Browser) -> None:
+    for dark in (True, False):
+        browser.resize(1280, 860, dark=dark)
+        browser.open(f"{site}/docs")
+        assert browser.evaluate("document.documentElement.matches('.dark-mode')") is dark
+
+
 # JavaScript: texts of the page with a contrast to the nearest background below 4.5, with that contrast.
 _LOW_CONTRAST_TEXTS = """
 (() => {

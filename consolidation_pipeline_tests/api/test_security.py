@@ -64,7 +64,7 @@ def test_route_roles_match_promised_roles(routes: list[Route]) -> None:
 
 
 def test_app_serves_only_docs_and_mcp_beside_routes(api: ApiContext) -> None:
-    documentation = {"/docs", "/docs/oauth2-redirect", "/docs/static", "/redoc", "/openapi.json"}
+    documentation = {"/docs", "/docs/static", "/redoc", "/openapi.json"}
     assert list_other_paths(api.app) <= documentation | {"/mcp"}
 
 

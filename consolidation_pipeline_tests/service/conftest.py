@@ -14,14 +14,10 @@ from consolidation_pipeline.store.database.engine import Engine, connect_engine,
 from consolidation_pipeline_tests.database_pool import DatabasePool
 from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
-    Reply,
-    Request,
     client_environment,
     openai_server,
-    reply_with_embeddings,
-    reply_with_json,
 )
-from consolidation_pipeline_tests.service.model_replies import reply_by_schema
+from consolidation_pipeline_tests.service.model_replies import reply_to_any
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
@@ -29,14 +25,8 @@ from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """Provider of models that replies validly to any prompt and embeds any text; nobody waits before a retry."""
-
-    def behaviour(request: Request) -> Reply | None:
-        if request.path.endswith("embeddings"):
-            return reply_with_embeddings(dimension=16)(request)
-        return reply_with_json(reply_by_schema)(request)
-
     monkeypatch.setattr(retries, "_compute_wait", lambda *_: 0.0)
-    with openai_server(behaviour) as running:
+    with openai_server(reply_to_any) as running:
         for name, value in client_environment(running.api_base).items():
             monkeypatch.setenv(name, value)
         yield running

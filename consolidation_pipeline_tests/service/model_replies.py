@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from consolidation_pipeline_tests.openai_server import Request
+from consolidation_pipeline_tests.openai_server import Reply, Request, reply_with_embeddings, reply_with_json
 
 MEMORY_BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
 
@@ -62,3 +62,10 @@ def reply_by_schema(request: Request) -> dict[str, Any]:
     if schema == "SuggestionReply":
         return suggestion_reply(request)
     return pattern_reply(0.9)(request) if schema in ("PatternReply", "PrincipleReply") else summary_reply(request)
+
+
+def reply_to_any(request: Request) -> Reply | None:
+    """Reply validly to any prompt, and embed any text."""
+    if request.path.endswith("embeddings"):
+        return reply_with_embeddings(dimension=16)(request)
+    return reply_with_json(reply_by_schema)(request)

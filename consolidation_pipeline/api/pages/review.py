@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -86,16 +86,23 @@ def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
     return [MarkedOriginal(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
 
 
+def _read_filters(
+    project: ProjectChoice = "", type: TypeChoice = "", similarity: MinScore = None, differ: DifferenceChoice = ""
+) -> dict[str, Any]:
+    """Return the filters of pending suggestions, by their names in the query."""
+    return {"project": project, "status": "pending", "type": type, "similarity": similarity, "differ": differ}
+
+
+Filters = Annotated[dict[str, Any], Depends(_read_filters)]
+
+
 @router.get("")
 def show_queue(
     request: Request,
     visitor: ReaderVisitor,
+    filters: Filters,
     *,
-    project: ProjectChoice = "",
     status: Status = "pending",
-    type: TypeChoice = "",
-    similarity: MinScore = None,
-    differ: DifferenceChoice = "",
     at: QueuePosition = 0,
     done: UUID | None = None,
     decided: QueuePosition | None = None,
@@ -105,10 +112,14 @@ def show_queue(
 
     ``decided``: number of suggestions that were just decided together; ``left``: of those that could not be.
     """
-    filters = {"project": project, "status": status, "type": type, "similarity": similarity, "differ": differ}
-    slug = visitor.find_project(project).slug if project else visitor.principal.project
+    filters["status"] = status
+    slug = visitor.find_project(filters["project"]).slug if filters["project"] else visitor.principal.project
     queue = describe_queue(
-        visitor.engine, slug, settings=visitor.settings, type=type or None, min_similarity=similarity
+        visitor.engine,
+        slug,
+        settings=visitor.settings,
+        type=filters["type"] or None,
+        min_similarity=filters["similarity"],
     )
     page, first, at = _load_page(visitor, slug, filters, at)
     own = visitor.principal.project
@@ -191,35 +202,24 @@ def _find_suggestion(visitor: Visitor, id_: UUID) -> Suggestion:
 
 
 @router.get("/decide")
-def ask_together(
-    request: Request,
-    visitor: AdminVisitor,
-    project: ProjectChoice,
-    type: TypeChoice = "",
-    similarity: MinScore = None,
-    differ: DifferenceChoice = "",
-) -> Response:
+def ask_together(request: Request, visitor: AdminVisitor, filters: Filters, project: ProjectChoice) -> Response:
     """Ask to confirm a decision on all suggestions that match the filters, and tell their number."""
-    return _render_together(request, visitor, _read_rule(visitor, project, type, similarity, differ))
+    return _render_together(request, visitor, filters, _read_rule(visitor, project, filters))
 
 
-def _read_rule(visitor: Visitor, project: str, type: str, similarity: float | None, differ: str) -> Rule:
-    return Rule(visitor.find_project(project).slug, similarity, type or None, differ or None)
+def _read_rule(visitor: Visitor, project: str, filters: Mapping[str, Any]) -> Rule:
+    slug = visitor.find_project(project).slug
+    return Rule(slug, filters["similarity"], filters["type"] or None, filters["differ"] or None)
 
 
-def _render_together(request: Request, visitor: Visitor, rule: Rule, *, error: ConflictError | None = None) -> Response:
-    filters = {
-        "project": rule.project,
-        "status": "pending",
-        "type": rule.type,
-        "similarity": rule.min_similarity,
-        "differ": rule.differ_only_in,
-    }
+def _render_together(
+    request: Request, visitor: Visitor, filters: Mapping[str, Any], rule: Rule, *, error: ConflictError | None = None
+) -> Response:
     return render(
         request,
         "together.html",
         status=409 if error else 200,
-        filters=filters,
+        filters={**filters, "project": rule.project},
         count=count_matching(visitor.engine, rule, settings=visitor.settings),
         listed=_load_page(visitor, rule.project, filters, 0)[0].suggestions,
         most=_MOST_TOGETHER,
@@ -243,15 +243,13 @@ def decide_together(
     request: Request,
     visitor: AdminVisitor,
     form: SubmittedForm,
+    filters: Filters,
     *,
     project: ProjectChoice,
-    type: TypeChoice = "",
-    similarity: MinScore = None,
-    differ: DifferenceChoice = "",
     count: QueuePosition,
 ) -> Response:
     """Decide all suggestions that match the filters, if they are as many as the page told: ``count``."""
-    rule = _read_rule(visitor, project, type, similarity, differ)
+    rule = _read_rule(visitor, project, filters)
     try:
         done = decide_matching(
             visitor.engine,
@@ -264,7 +262,7 @@ def decide_together(
             note=form.get("note", "").strip() or None,
         )
     except ConflictError as error:
-        return _render_together(request, visitor, rule, error=error)
+        return _render_together(request, visitor, filters, rule, error=error)
     counts = {"project": rule.project, "decided": len(done.decided), "left": len(done.refused) + done.remaining}
     return RedirectResponse(f"{_QUEUE_PATH}?{urlencode(counts)}", 303)
 

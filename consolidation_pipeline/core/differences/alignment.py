@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import PATH, Reading, Token
 
 # Returns the cosine of the vectors of two words.

@@ -19,7 +19,8 @@ from consolidation_pipeline.core.differences.closer_values import find_closer_va
 from consolidation_pipeline.core.differences.consequences import find_turned_consequence
 from consolidation_pipeline.core.differences.counts import find_new_count, find_new_rate
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
-from consolidation_pipeline.core.differences.language import Language, load_function_words, split_words
+from consolidation_pipeline.core.differences.language import Language, split_words
+from consolidation_pipeline.core.differences.language_loader import load_function_words
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
 from consolidation_pipeline.core.differences.order import (
     Reordered,

@@ -1,4 +1,4 @@
-"""Languages of texts: their word lists from ``languages/*.toml``, and the language of a text.
+"""Word lists of languages, by the keys of their files ``languages/*.toml``, which ``language_loader.py`` reads.
 
 Keys of ``<code>_synonyms.toml``:
 
@@ -114,15 +114,10 @@ antonyms.things: Those of them that name things: what is said of one contradicts
 """
 
 import re
-import tomllib
-from collections import abc
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache, cached_property, lru_cache, partial
-from importlib.resources import files
-from itertools import accumulate, chain
-from threading import Lock
-from typing import Any, get_origin
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 NAMES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French", "zh": "Chinese", "ja": "Japanese"}
 LANGUAGES = tuple(NAMES)
@@ -136,11 +131,10 @@ _KATAKANA = "\u30a1-\u30ff"
 WORD = re.compile(
     rf"[{_KATAKANA}]+|[{_CJK}{_HIRAGANA}]|[^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+(?:['-][^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+)*"
 )
-_PARTICIPLE = re.compile(r"ée?s?\Z")
-# Letters before an ending that has two spellings: "colour", not "hour".
-_SHORTEST_HEAD = 3
-_IDEOGRAPH = re.compile(f"[{_CJK}]")
-_KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
+IDEOGRAPH = re.compile(f"[{_CJK}]")
+KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
+# Letters of a verb in the future: "irá" is among the cues.
+_SHORTEST_FUTURE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,208 +344,6 @@ class Language(FunctionWords):
         return not self.groups.get(one, frozenset()).isdisjoint(self.groups.get(other, ()))
 
 
-class _Stemmer:
-    """Stems of a language: words in lower case without endings, in the first of their forms and spellings."""
-
-    def __init__(self, name: str | None, spellings: Mapping[str, str], forms: Sequence[str]) -> None:
-        self.name, self.spellings = name, spellings
-        self.longest = max(map(len, spellings), default=0)
-        self.forms: dict[str, str] = {}
-        lines = [[self._read(word) for word in line.split(", ")] for line in forms]
-        lemmas = {first for first, *_ in lines}
-        for first, *others in lines:
-            self.forms |= {other: first for other in others if other not in lemmas}
-        self.stem = lru_cache(maxsize=50_000)(self._read)
-
-    def _read(self, word: str) -> str:
-        """Return the stem of a word."""
-        for size in range(min(self.longest, len(word) - _SHORTEST_HEAD), 1, -1):
-            if ending := self.spellings.get(word[-size:]):
-                word = word[:-size] + ending
-                break
-        stem = _stem(self.name, word) if self.name else word
-        return self.forms.get(stem, stem)
-
-
-# A stemmer holds the word that it works on: two threads that shared it would get parts of each other's words.
-_stemming = Lock()
-
-
-def _stem(name: str, word: str) -> str:
-    with _stemming:
-        return str(_load_stemmer(name).stemWord(word))
-
-
-@cache
-def _load_stemmer(name: str) -> Any:
-    import snowballstemmer  # type: ignore[import-untyped]  # imports the stemmers of 30 languages
-
-    return snowballstemmer.stemmer(name)
-
-
-@cache
-def load_function_words(code: str) -> FunctionWords:
-    """Return the words by which one of ``LANGUAGES`` is told."""
-    raw = _load_lists(code)
-    poles = (words for category in raw["cues"].values() for words in category.values())
-    entries = [split_words(entry) for entry in chain(raw["light"], *raw["markers"].values(), *poles)]
-    light = frozenset(words[0] for words in entries if len(words) == 1)
-    return FunctionWords(light, frozenset(raw.get("elisions", ())), raw.get("clitics", {}))
-
-
-@cache
-def _load_vocabulary(code: str) -> frozenset[str]:
-    """Return the words of the synonyms and opposites of one of ``LANGUAGES``, and their forms, as they are written."""
-    raw, lists = _load_lists(code), _load_lists(f"{code}_synonyms")
-    entries = (*lists["groups"], *lists.get("forms", ()), *chain(*raw["synonyms"]["groups"], *raw["antonyms"]["pairs"]))
-    return frozenset(word for entry in entries for word in split_words(entry))
-
-
-@cache
-def load_language(code: str) -> Language:
-    """Return the word lists of one of ``LANGUAGES``."""
-    raw, lists, function_words = _load_lists(code), _load_lists(f"{code}_synonyms"), load_function_words(code)
-    stem = _Stemmer(raw.get("stemmer"), raw.get("spellings", {}), lists.get("forms", ())).stem
-    split = partial(_split_entry, function_words.elisions)
-
-    # Phrases are words with blanks: "turn on" and "turn off" must not become "turn".
-    equal = [[" ".join(map(stem, split(entry))) for entry in group] for group in raw["synonyms"]["groups"]]
-    synonyms = _unite([sorted(group, key=lambda entry: " " in entry) for group in equal])
-    alike = [[" ".join(map(stem, split(entry))) for entry in group.split(", ")] for group in lists["groups"]]
-    groups: dict[str, set[int]] = {}
-    for number, group in enumerate(alike):
-        for entry in group:
-            groups.setdefault(synonyms.get(entry, entry), set()).add(number)
-    synonym_phrases = {
-        tuple(entry.split()): Phrase("synonym", synonyms.get(entry, entry))
-        for entry in chain.from_iterable((*equal, *alike))
-        if " " in entry
-    }
-    phrases: dict[tuple[str, ...], Phrase] = {}
-    for entry in raw["light"]:
-        phrases[split(entry)] = Phrase("light")
-    for key, entries in raw["markers"].items():
-        for entry in entries:
-            phrases[split(entry)] = Phrase("marker", key)
-    for category, poles in raw["cues"].items():
-        for pole, entries in poles.items():
-            for entry in entries:
-                phrases[split(entry)] = Phrase("cue", category, pole)
-    for entry in raw["labels"]:
-        phrases.setdefault(split(entry), Phrase("label"))
-    bare = _find_bare(raw.get("respelled", {}), _list_words(raw, split) | _load_vocabulary(code) | {*chain(*phrases)})
-    for words, phrase in list(phrases.items()) if bare else ():
-        if len(words) > 1:  # "ou" is not "où"
-            spelled = (_spell_out(word, raw["respelled"]) for word in words)
-            phrases.setdefault(tuple(bare.get(word, word) for word in spelled), phrase)
-    antonyms = frozenset(
-        frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
-    )
-    opposed = frozenset().union(*antonyms)
-    read: dict[str, Any] = {
-        "light": function_words.light,
-        "elisions": function_words.elisions,
-        "clitics": function_words.clitics,
-        "code": code,
-        "stemmer": raw.get("stemmer"),
-        "stem": stem,
-        "phrases": phrases,
-        "phrase_sizes": _measure(phrases),
-        "synonym_phrases": synonym_phrases,
-        "synonym_sizes": _measure(synonym_phrases),
-        "bare": bare,
-        "calendar": {
-            form: f"{kind}-{at}"
-            for kind in ("days", "months")
-            for at, name in enumerate(raw.get(kind, ()), 1)
-            for form in (name, stem(name))
-        },
-        "short_calendar": {
-            name: f"{kind}-{at}"
-            for kind in ("days", "months")
-            for at, name in enumerate(raw.get(f"short_{kind}", ()), 1)
-        },
-        "clock": Clock(
-            **{field.name: _read_meanings(split, raw["clock"].get(field.name, {})) for field in fields(Clock)}
-        ),
-        "comparisons": frozenset(map(stem, raw.get("comparisons", ()))),
-        "times": frozenset(map(stem, raw.get("times", ()))),
-        "faults": frozenset(map(stem, raw.get("faults", ()))),
-        "past_endings": (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
-        "neutral": frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
-        "synonyms": synonyms,
-        "groups": {key: frozenset(numbers) for key, numbers in groups.items()},
-        "verbs": frozenset(stem(line.partition(",")[0]) for line in lists.get("forms", ())),
-        "antonyms": antonyms,
-        "things": frozenset(synonyms.get(stem(word), stem(word)) for word in raw["antonyms"].get("things", ())),
-        "opposites": {
-            word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed
-        },
-        "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
-        "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
-        "inversions": frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
-    }
-    # The other fields are lists, tables and signs of the file as they are.
-    rest = {
-        field.name: _FORMS[get_origin(field.type) or field.type](raw.get(field.name, ()))
-        for field in fields(Language)
-        if field.name not in read
-    }
-    return Language(**read, **rest)
-
-
-# Type of a field = what makes it of the value in a file.
-_FORMS: Mapping[Any, Callable[[Any], Any]] = {frozenset: frozenset, tuple: tuple, bool: bool, abc.Mapping: dict}
-
-
-def _read_meanings(
-    split: Callable[[str], tuple[str, ...]], entries: Mapping[str, str] | Sequence[str]
-) -> PhraseMeanings:
-    """Return the meaning of each entry, of one without a meaning the entry itself."""
-    meanings = entries if isinstance(entries, Mapping) else {entry: entry for entry in entries}
-    return {split(entry): meaning for entry, meaning in meanings.items()}
-
-
-@cache
-def _load_lists(name: str) -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / "languages" / f"{name}.toml").read_text("utf-8"))
-
-
-def _split_entry(elisions: frozenset[str], entry: str) -> tuple[str, ...]:
-    """Return the words of an entry of the lists, as the lexer splits them."""
-    return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
-
-
-def _list_words(raw: Mapping[str, Any], split: Callable[[str], tuple[str, ...]]) -> set[str]:
-    """Return the words of the lists and the keys of the tables of a file."""
-    entries = chain.from_iterable(value for value in raw.values() if isinstance(value, list | dict))
-    return {word for entry in entries if isinstance(entry, str) for word in split(entry)}
-
-
-def _spell_out(word: str, respelled: Mapping[str, str]) -> str:
-    return "".join(respelled.get(letter, letter) for letter in word)
-
-
-def _find_bare(respelled: Mapping[str, str], words: abc.Set[str]) -> dict[str, str]:
-    """Return the words whose letters are spelled out in only one way, by that spelling: muessen = müssen.
-
-    The last é of a French word stays: "fermé" is no form of "ferme".
-    """
-    found: dict[str, set[str]] = {}
-    for word in words:
-        if (spelled := _spell_out(word, respelled)) not in words and not _PARTICIPLE.search(word):
-            found.setdefault(spelled, set()).add(word)
-    return {spelled: min(of_one) for spelled, of_one in found.items() if len(of_one) == 1}
-
-
-def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:
-    """Return the length of the longest phrase that begins with a word."""
-    sizes: dict[str, int] = {}
-    for words in phrases:
-        sizes[words[0]] = max(sizes.get(words[0], 0), len(words))
-    return sizes
-
-
 def split_parts(word: str, elisions: frozenset[str]) -> list[tuple[int, str]]:
     """Return the parts of a word, which an elision or hyphens separate, with their offsets: l'avant-garde has three."""
     head, apostrophe, rest = word.partition("'")
@@ -565,75 +357,6 @@ def is_unspaced(word: str) -> bool:
     return word > "\u2e80"
 
 
-def _unite(groups: list[list[str]]) -> dict[str, str]:
-    """Return the representative of each word; groups with a word in common are one."""
-    parent: dict[str, str] = {}
-
-    def find(word: str) -> str:
-        while parent.setdefault(word, word) != word:
-            word = parent[word]
-        return word
-
-    for group in groups:
-        for word in group[1:]:
-            parent[find(word)] = find(group[0])
-    return {word: find(word) for word in list(parent)}
-
-
 def split_words(text: str) -> tuple[str, ...]:
     """Return the words of a text in lower case."""
     return tuple([word.lower() for word in WORD.findall(text.replace("’", "'"))])
-
-
-# Letters of a verb in the future: "irá" is among the cues.
-_SHORTEST_FUTURE = 5
-# Words of a text without function words that names something and claims nothing: "shopping list".
-_MOST_WORDS_OF_NAME = 2
-# It tells no language: CI, IT.
-_ACRONYM = re.compile(r"\b[A-Z]{2,}\b")
-
-
-@lru_cache(maxsize=8192)
-def detect_language(text: str) -> str | None:
-    """Return the language of a text, None if it is none of ``LANGUAGES``.
-
-    Kana decide for Japanese, other ideographs for Chinese. Between alphabetic languages, the number of function words
-    decides, and if these are as many in two or only one, the number of words that the lists know: "CI takes a minute"
-    is not French. A text with fewer than one function word in eight is of the language that knows at least a quarter of
-    its words, more than any other does. Otherwise, and if it is a name of one or two words, it is of no known language.
-    """
-    words = split_words(_ACRONYM.sub(" ", text)) or split_words(text)
-    if not words:
-        return "en"
-    if not text.isascii():
-        if len(_KANA.findall(text)) * 10 >= len(words):
-            return "ja"
-        if len(_IDEOGRAPH.findall(text)) * 4 >= len(words):
-            return "zh"
-    hits = dict.fromkeys(LATIN, 0)
-    for word in words:
-        for code in _find_languages(word):
-            hits[code] += 1
-    best, second = sorted(LATIN, key=lambda code: -hits[code])[:2]
-    is_clear = hits[best] * 8 >= len(words)
-    if is_clear and hits[best] > max(hits[second], 1):
-        return best
-    known = {code: sum(_knows(code, word) for word in words) for code in LATIN}
-    if is_clear:
-        return max(LATIN, key=lambda code: (known[code], hits[code]))
-    if len(words) <= _MOST_WORDS_OF_NAME and not any(map(str.isdigit, text)):
-        return None
-    best, second = sorted(known, key=lambda code: -known[code])[:2]
-    return best if known[best] > known[second] and known[best] * 4 >= len(words) else None
-
-
-def _knows(code: str, word: str) -> bool:
-    """Return True if a word in lower case, or what is left of it without a short ending, is in the lists."""
-    words = _load_vocabulary(code)
-    return load_function_words(code).is_light(word) or any(word[: len(word) - cut] in words for cut in range(3))
-
-
-@lru_cache(maxsize=50_000)
-def _find_languages(word: str) -> tuple[str, ...]:
-    """Return the alphabetic languages in which a word in lower case is a function word."""
-    return tuple(code for code in LATIN if load_function_words(code).is_light(word))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import WORD, Language, load_language, split_parts
+from consolidation_pipeline.core.differences.language import WORD, Language, split_parts
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
 
 # Signs of one meaning, each one character, so that offsets stay.

@@ -5,13 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 
-from consolidation_pipeline.core.differences.language import (
-    Language,
-    Phrase,
-    detect_language,
-    is_unspaced,
-    load_language,
-)
+from consolidation_pipeline.core.differences.language import Language, Phrase, is_unspaced
+from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.lexer import (
     PHRASE_MARKERS,
     Piece,

@@ -8,7 +8,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import WORD, load_language, split_words
+from consolidation_pipeline.core.differences.language import WORD, split_words
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Beginning of the class of a light verb.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 
 from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
 # Sentences and details with this share of the words of the shorter one may tell of one matter.

@@ -116,6 +116,11 @@ def tells_ban(sentence: str, language: str) -> bool:
     return _load(language).banned.search(sentence) is not None
 
 
+def is_ban(words: str, language: str) -> bool:
+    """Return True if words are one that forbids, and nothing else."""
+    return _load(language).banned.fullmatch(words) is not None
+
+
 def opens_with_change(sentence: str, language: str) -> bool:
     """Return True if a sentence opens with a verb of change: "Switched X to Y"."""
     return _load(language).moved.match(sentence) is not None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
 from consolidation_pipeline.core.case_blind import ignore_case
-from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Span
 from consolidation_pipeline.core.knowledge.claims import Claim

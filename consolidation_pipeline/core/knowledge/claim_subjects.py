@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.language import split_words
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import Change, find_fillers
 from consolidation_pipeline.core.knowledge.claim_slots import is_date

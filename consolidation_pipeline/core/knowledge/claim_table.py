@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.supersession import Revision, revise_sentence, split_claims
 from consolidation_pipeline.core.memories.memories import hash_text

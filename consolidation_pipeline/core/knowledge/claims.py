@@ -6,7 +6,8 @@ import re
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.language import split_words
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reader import read_in
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import (

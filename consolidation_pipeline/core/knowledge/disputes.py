@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once

@@ -23,8 +23,7 @@ Role = Literal["rule", "warning", "fact", "definition", "report", "subject", "qu
 _LABEL = re.compile(
     r"^[*_#\s]*(?:key (?:insight|takeaway|lesson|point)s?|insight|lessons?(?: learned)?|rule|tip|note|takeaway|tl;?dr|"
     r"summary|best practice|important|reminder|regel|merke|hinweis|wichtig|lektion|regla|nota|consejo|importante|"
-    r"lección|"
-    r"règle|note|conseil|leçon)[*_]*\s*[:：][*_\s]*",
+    r"lección|règle|conseil|leçon)[*_]*\s*[:：][*_\s]*",
     re.IGNORECASE,
 )
 _NEXT_TIME = (

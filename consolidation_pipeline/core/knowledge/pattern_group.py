@@ -11,7 +11,7 @@ from datetime import date
 import numpy as np
 
 from consolidation_pipeline.core.case_blind import ignore_case
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.disputes import read_sentence, tell_day, tell_later
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,

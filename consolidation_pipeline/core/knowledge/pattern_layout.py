@@ -9,10 +9,10 @@ from datetime import date
 from typing import Literal, NamedTuple
 
 from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED
+from consolidation_pipeline.core.knowledge.phrases import load_phrases
 
 # What most of the units of a group without a lesson are.
 ExampleKind = Literal["any", "questions", "problems", "changes"]
-
 
 # Of what attempts that failed conclude from themselves. Verdicts on attempts are read in English only.
 _SUPPOSED = "as the failed attempts suppose, not proven"
@@ -36,7 +36,7 @@ class Sightings:
 
 
 class _Labels(NamedTuple):
-    """Words of a language for the lines of a pattern."""
+    """Words of a language for the lines of a pattern, as ``pattern_labels.toml`` explains them."""
 
     do: str
     avoid: str
@@ -54,104 +54,7 @@ class _Labels(NamedTuple):
     in_session: str
 
 
-_LABELS = {
-    "en": _Labels(
-        "Do",
-        "Avoid",
-        "Because",
-        "For example",
-        "Questions, for example",
-        "Problems and fixes, for example",
-        "Changes, for example",
-        "{} memories",
-        "Seen {} times",
-        "Seen once",
-        "Seen in {} patterns",
-        "Said alike in {} of {} memories",
-        "in {} sessions",
-        "in one session",
-    ),
-    "de": _Labels(
-        "Tun",
-        "Vermeiden",
-        "Grund",
-        "Zum Beispiel",
-        "Fragen, zum Beispiel",
-        "Probleme und Lösungen, zum Beispiel",
-        "Änderungen, zum Beispiel",
-        "{} Notizen",
-        "{}-mal gesehen",
-        "Einmal gesehen",
-        "In {} Mustern gesehen",
-        "Ebenso gesagt in {} von {} Notizen",
-        "in {} Sitzungen",
-        "in einer Sitzung",
-    ),
-    "es": _Labels(
-        "Hacer",
-        "Evitar",
-        "Porque",
-        "Por ejemplo",
-        "Preguntas, por ejemplo",
-        "Problemas y soluciones, por ejemplo",
-        "Cambios, por ejemplo",
-        "{} notas",
-        "Visto {} veces",
-        "Visto una vez",
-        "Visto en {} patrones",
-        "Dicho igual en {} de {} notas",
-        "en {} sesiones",
-        "en una sesión",
-    ),
-    "fr": _Labels(
-        "Faire",
-        "Éviter",
-        "Raison",
-        "Par exemple",
-        "Questions, par exemple",
-        "Problèmes et solutions, par exemple",
-        "Changements, par exemple",
-        "{} notes",
-        "Vu {} fois",
-        "Vu une fois",
-        "Vu dans {} schémas",
-        "Dit de même dans {} de {} notes",
-        "en {} sessions",
-        "en une session",
-    ),
-    "zh": _Labels(
-        "应做",
-        "避免",
-        "原因",
-        "例如",
-        "问题，例如",
-        "故障与修复，例如",
-        "变更，例如",
-        "{} 条记忆",
-        "见过 {} 次",
-        "见过一次",
-        "见于 {} 个模式",
-        "{} 条说法相同，共 {} 条记忆",
-        "{} 个会话",
-        "一个会话",
-    ),
-    "ja": _Labels(
-        "すること",
-        "避けること",
-        "理由",
-        "例",
-        "質問、例",
-        "問題と修正、例",
-        "変更、例",
-        "{} 件",
-        "{} 回",
-        "一回",
-        "{} 個のパターンで確認",
-        "{} 件が同じ内容、全 {} 件",
-        "{} セッション",
-        "1 セッション",
-    ),
-}
+_LABELS = load_phrases("pattern_labels.toml", _Labels)
 _SEEN_LINE = re.compile(
     "|".join(
         re.escape(told).replace(r"\{\}", r"\d+")

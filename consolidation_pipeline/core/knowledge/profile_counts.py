@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from typing import Any
 
-from consolidation_pipeline.core.differences.language import NAMES, detect_language
+from consolidation_pipeline.core.differences.language import NAMES
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import is_question
 from consolidation_pipeline.core.knowledge.observation import Observation
+from consolidation_pipeline.core.knowledge.phrases import load_phrases
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
 from consolidation_pipeline.core.knowledge.summary_frames import find_common_language
 from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
@@ -74,6 +74,8 @@ _NOT_NAMES = frozenset(
     "TODO FIXME NOTE OK NOT AND OR MUST NEVER ALWAYS DO NO IF THE ERROR INFO WARN FAILURE ID IDS TBD WIP".split()
 )
 
+_PHRASES = load_phrases("profile_phrases.toml", dict[str, str])
+
 
 @dataclass(frozen=True)
 class CountedProfile:
@@ -89,7 +91,7 @@ class CountedProfile:
     def content(self) -> str:
         """The headings that have lines, each with its lines."""
         blocks = (
-            [f"{_load_phrases(self.language)[name]}:", *(f"- {line}" for line in self.parts[key])]
+            [f"{_PHRASES[self.language][name]}:", *(f"- {line}" for line in self.parts[key])]
             for key, name in HEADINGS.items()
             if self.parts[key]
         )
@@ -123,12 +125,6 @@ def count_profile(observations: Sequence[Observation], *, boilerplate: Collectio
     )
 
 
-@cache
-def _load_phrases(language: str) -> dict[str, str]:
-    raw = tomllib.loads((files(__package__) / "profile_phrases.toml").read_text("utf-8"))
-    return dict(raw[language])
-
-
 @dataclass(frozen=True)
 class _Counter:
     """Counts over memories, oldest first. ``texts``: theirs, without boilerplate. ``language``: of the words."""
@@ -140,7 +136,7 @@ class _Counter:
     @property
     def phrases(self) -> Mapping[str, str]:
         """Words of the language, by their key."""
-        return _load_phrases(self.language)
+        return _PHRASES[self.language]
 
     def tell_communication(self) -> list[str]:
         """Return lines on language, length and form of the texts."""

@@ -28,7 +28,7 @@ _STOP = frozenset(",;:.!?()—–")
 _LIGHT = frozenset(
     """
     a an the of for in to on with and or by from as at is are be been it its this that these those when if while
-    where which who not no so than then their them they your you our we i my his her before after into than all any
+    where which who not no so then their them they your you our we i my his her before after into than all any
     each also properly correctly accordingly instead only just have has
     """.split()
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Cue, Token
 from consolidation_pipeline.core.knowledge.disputes import read_sentence

@@ -10,9 +10,10 @@ from typing import Literal
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.explanation import Difference, Explanation, explain_readings
-from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.language import split_words
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
-from consolidation_pipeline.core.knowledge.change_words import find_changes, find_roles, tells_addition
+from consolidation_pipeline.core.knowledge.change_words import find_changes, find_roles, is_ban, tells_addition
 from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.truncation import truncate_at_word
@@ -60,9 +61,6 @@ _IS_ON = ignore_case(
 )
 # Markers of reasons.
 _REASONS = frozenset(("because", "result"))
-_FORBIDDEN = ignore_case(
-    r"forbidden|prohibited|banned|disallowed|verboten|untersagt|prohibid[oa]s?|interdite?s?|défendue?s?|禁止"
-)
 # Markers of the order of two steps.
 _ORDERS = frozenset(("before", "after"))
 # Cues that stand at the verb of a clause.
@@ -111,7 +109,7 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     if any(cue.category == "question" for reading in (first, other) for cue in reading.cues):
         return None
     found = explain_readings(first, other, is_brief=True)
-    if found.may_merge or _forbid_alike(found):
+    if found.may_merge or _forbid_alike(found, first.language or "en"):
         return AGREES
     comparison = _compare_claims(first, other, found)
     if comparison and comparison.relation in ("replaces", "renames") and are_events(first, other):
@@ -364,7 +362,7 @@ def _differ_in_cues_alone(first: Reading, other: Reading) -> bool:
     return cues != others and [category for category, _ in cues] == [category for category, _ in others]
 
 
-def _forbid_alike(found: Explanation) -> bool:
+def _forbid_alike(found: Explanation, language: str) -> bool:
     """Return True if one sentence denies what the other one calls forbidden, and they say the same otherwise."""
     denied = [one for one in found.differences if one.kind == "polarity"]
     added = [one for one in found.differences if one.kind == "addition"]
@@ -372,7 +370,7 @@ def _forbid_alike(found: Explanation) -> bool:
         return False
     # The negation stands in the one text, the word in the other.
     sides = (denied[0].a, added[0].b), (denied[0].b, added[0].a)
-    return any(denial and _FORBIDDEN.fullmatch(word) for denial, word in sides)
+    return any(denial and is_ban(word, language) for denial, word in sides)
 
 
 def _reverse_order(found: Explanation, first: Reading, other: Reading) -> bool:

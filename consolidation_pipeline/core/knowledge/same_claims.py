@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings
-from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once

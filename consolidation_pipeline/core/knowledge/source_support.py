@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from consolidation_pipeline.core.differences.language import LATIN, detect_language
+from consolidation_pipeline.core.differences.language import LATIN
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.risky_text import find_injection_kinds

@@ -29,8 +29,8 @@ def compression_ratio(sources: int, summaries: int) -> float | None:
     return sources / summaries if summaries else None
 
 
-def is_summary_due(unsummarized: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:
-    """Decide if a summary is due: ``threshold`` memories wait, or a session ended and ``MIN_MEMORIES`` wait.
+def is_summary_due(unsummarized: int, *, session_ended: bool = False) -> Due:
+    """Decide if a summary is due: ``SUMMARY_THRESHOLD`` memories wait, or a session ended and ``MIN_MEMORIES`` wait.
 
     Args:
         unsummarized: Number of memories without a summary.
@@ -40,7 +40,7 @@ def is_summary_due(unsummarized: int, *, session_ended: bool = False, threshold:
     waiting = f"{unsummarized} memories are not summarized"
     if session_ended and unsummarized >= MIN_MEMORIES:
         return Due(True, f"a session ended and {waiting}, at least {MIN_MEMORIES}")
-    if unsummarized >= threshold:
-        return Due(True, f"{waiting}, at least {threshold}")
-    needed = MIN_MEMORIES if session_ended else threshold
+    if unsummarized >= SUMMARY_THRESHOLD:
+        return Due(True, f"{waiting}, at least {SUMMARY_THRESHOLD}")
+    needed = MIN_MEMORIES if session_ended else SUMMARY_THRESHOLD
     return Due(False, f"{waiting}, fewer than {needed}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.claim_slots import (
     have_same_words,
     is_one_slot,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consolidation_pipeline.core.chunks import Apply, split_chunks
+from consolidation_pipeline.core.grouping.union_find import unite
 from consolidation_pipeline.core.knowledge.claim_table import (
     MAX_SENTENCES_OF_WORD,
     ClaimTable,
@@ -383,23 +384,12 @@ def _propose_changes(sentences: _Sentences, matrix: Any, counts: Integers) -> It
 
 def _drop_series(revisions: Mapping[tuple[int, int], Revision]) -> dict[tuple[int, int], Revision]:
     """Drop the revisions without change words among texts that come with many values."""
-    parent: dict[int, int] = {}
-
-    def find(text: int) -> int:
-        while parent.setdefault(text, text) != text:
-            text = parent[text]
-        return text
-
-    implicit = [pair for pair, revision in revisions.items() if not revision.is_explicit]
-    for was, now in implicit:
-        parent[find(now)] = find(was)
-    sizes: defaultdict[int, int] = defaultdict(int)
-    for text in list(parent):
-        sizes[find(text)] += 1
+    groups = unite(pair for pair, revision in revisions.items() if not revision.is_explicit)
+    sizes = Counter(groups.values())
     return {
         pair: revision
         for pair, revision in revisions.items()
-        if revision.is_explicit or sizes[find(pair[0])] <= _MAX_VALUES
+        if revision.is_explicit or sizes[groups[pair[0]]] <= _MAX_VALUES
     }
 
 

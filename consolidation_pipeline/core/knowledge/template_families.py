@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from consolidation_pipeline.core.differences.language import detect_language, load_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 
 # Fewest distinct texts of a family.
 MIN_TEXTS = 3

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from consolidation_pipeline.core.case_blind import ignore_case
-from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.text.sentences import is_context_dependent
 
 _THING = (

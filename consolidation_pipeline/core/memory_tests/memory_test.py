@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
-from uuid import UUID
 
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.errors import UsageError
@@ -73,14 +72,6 @@ def to_value(test: MemoryTest) -> Any:
     if test.kind in _PAIR_KINDS:
         return [test.body["a"], test.body["b"]]
     return dict(test.body) if test.kind == "must_find" else test.body["text"]
-
-
-def read_id(given: str) -> UUID | None:
-    """Return the id of a memory, None if ``given`` is a text."""
-    try:
-        return UUID(given)
-    except ValueError:
-        return None
 
 
 def _read_find(value: Any) -> dict[str, Any]:

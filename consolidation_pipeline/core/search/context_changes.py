@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.change_words import find_changes, is_plan, opens_with_change
 from consolidation_pipeline.core.search.novelty import Sentence, parse_sentences
 

@@ -3,7 +3,8 @@
 import re
 from functools import lru_cache
 
-from consolidation_pipeline.core.differences.language import detect_language, load_function_words
+from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_function_words
 from consolidation_pipeline.core.search.novelty import Sentence
 from consolidation_pipeline.core.text.key_terms import list_pairs
 from consolidation_pipeline.core.text.word_overlap import extract_content_words

@@ -2,7 +2,9 @@
 
 import re
 
-from consolidation_pipeline.core.differences.language import LATIN, detect_language, load_function_words, split_words
+from consolidation_pipeline.core.differences.language import LATIN, split_words
+from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_function_words
 
 # Fewest function words that a clear language has, and how many times those of any other language.
 _FEWEST_WORDS, _TIMES = 4, 3

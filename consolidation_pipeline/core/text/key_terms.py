@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.differences.language import detect_language, load_function_words
+from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_function_words
 from consolidation_pipeline.core.text.stems import stem
 
 # Words, numbers, identifiers and paths: joined by signs between two letters or digits, never by white space.

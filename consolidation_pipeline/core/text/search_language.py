@@ -1,6 +1,6 @@
 """Text search configuration of Postgres for the language that a text is written in."""
 
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 
 _CONFIGURATIONS = {"en": "english", "de": "german", "es": "spanish", "fr": "french", "zh": "simple", "ja": "simple"}
 # Characters of a text that are read: the language of a longer one is told by its beginning.

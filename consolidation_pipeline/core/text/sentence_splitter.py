@@ -7,7 +7,8 @@ from functools import cache, lru_cache
 from itertools import accumulate, islice, pairwise
 
 from consolidation_pipeline.core.case_blind import ignore_case
-from consolidation_pipeline.core.differences.language import LANGUAGES, load_language
+from consolidation_pipeline.core.differences.language import LANGUAGES
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.literals.literal_patterns import BLANK, CODE, QUOTED
 
 BULLET = re.compile(r"(?:(?:[>•*+–—-]|#{1,6}|\d{1,3}[.)]|\[[ xX]\])\s+)+")

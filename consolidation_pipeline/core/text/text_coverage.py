@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
-from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.language import split_words
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.literals.literal_scanner import Literal

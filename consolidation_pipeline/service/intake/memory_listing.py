@@ -15,11 +15,11 @@ from consolidation_pipeline.core.memories.row_fields import check_characters
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.ledger.lineage import MEMORY_STATUSES
 from consolidation_pipeline.store.memories import listing
 from consolidation_pipeline.store.memories.listing import ListFilter, Position
 from consolidation_pipeline.store.projects import get_project
 
-STATUSES = ("active", "merged", "archived", "deleted", "superseded", "retired")
 MAX_LISTED = 1_000
 
 
@@ -52,7 +52,7 @@ def list_memories(
         engine: The store.
         slug: The project.
         kind: raw, or a kind of consolidated memories; None = all.
-        status: One of ``STATUSES``; None = all.
+        status: One of ``MEMORY_STATUSES``; None = all.
         memory_type: Only this type.
         user_id: Only of this user.
         session_id: Only of this session.
@@ -68,7 +68,7 @@ def list_memories(
     """
     for name, value, allowed in (
         ("kind", kind, tuple(LEVELS)),
-        ("status", status, STATUSES),
+        ("status", status, MEMORY_STATUSES),
         ("memory_type", memory_type, MEMORY_TYPES),
     ):
         if value is not None and value not in allowed:

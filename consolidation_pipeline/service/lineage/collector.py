@@ -35,9 +35,9 @@ def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
     return not is_disabled and any(environment.get(name) for name in _VARIABLES)
 
 
-def read_namespace(environment: Mapping[str, str] = os.environ) -> str:
+def read_namespace() -> str:
     """Return the namespace of jobs: OPENLINEAGE_NAMESPACE, as other integrations read it."""
-    return environment.get("OPENLINEAGE_NAMESPACE") or _DEFAULT_NAMESPACE
+    return os.environ.get("OPENLINEAGE_NAMESPACE") or _DEFAULT_NAMESPACE
 
 
 def list_event_lines(engine: Engine, job_id: UUID) -> list[str]:

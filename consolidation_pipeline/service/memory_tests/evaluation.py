@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.id_prefixes import read_id
 from consolidation_pipeline.core.memories.memories import normalized_hash
-from consolidation_pipeline.core.memory_tests.memory_test import MAX_WITHIN, MemoryTest, read_id
+from consolidation_pipeline.core.memory_tests.memory_test import MAX_WITHIN, MemoryTest
 from consolidation_pipeline.core.memory_tests.statements import says
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.options import ConsolidationOptions

@@ -33,10 +33,8 @@ _REASONS = {
 }
 
 
-def propose_memory_tests(
-    engine: Engine, slug: str, *, settings: Settings, most: int = MAX_PROPOSALS
-) -> list[ProposedTest]:
-    """Return up to ``most`` tests that a project could have. Nothing is stored.
+def propose_memory_tests(engine: Engine, slug: str, *, settings: Settings) -> list[ProposedTest]:
+    """Return up to ``MAX_PROPOSALS`` tests that a project could have. Nothing is stored.
 
     Raises:
         NotFoundError: There is no such project.
@@ -44,7 +42,7 @@ def propose_memory_tests(
     with engine.connect() as connection:
         project = get_project(connection, slug)
         known = {(one.test.kind, *one.test.texts) for one in load_memory_tests(connection, project.id)}
-        listed = list_proposals(connection, project.id, most=10 * most)
+        listed = list_proposals(connection, project.id, most=10 * MAX_PROPOSALS)
         texts = load_texts(connection, [id_ for _, a, b, _ in listed for id_ in (a, b) if id_ is not None])
     proposed: dict[str, ProposedTest] = {}
     for source, a, b, content in listed:
@@ -61,4 +59,4 @@ def propose_memory_tests(
     tests = [one.test for one in proposed.values()]
     results = run_memory_tests(engine, slug, settings=settings, tests=tests)
     passing = {one.test.name for one in results if one.passed and not one.reason}
-    return [one for name, one in proposed.items() if name in passing][:most]
+    return [one for name, one in proposed.items() if name in passing][:MAX_PROPOSALS]

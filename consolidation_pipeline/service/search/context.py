@@ -10,7 +10,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from consolidation_pipeline import tracing
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_risks
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces

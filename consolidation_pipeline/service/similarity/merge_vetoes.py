@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.grouping.labels import Labels
+from consolidation_pipeline.core.id_prefixes import read_id
 from consolidation_pipeline.core.memories.memories import normalized_hash
-from consolidation_pipeline.core.memory_tests.memory_test import read_id
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.similarity.merge_groups import Contents, Units, build_units
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids

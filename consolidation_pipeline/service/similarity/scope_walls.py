@@ -19,12 +19,11 @@ class WallResult:
     """Counts of ``apply_scope_walls``.
 
     ``dissolved``: consolidated memories and playbook entries made of several scopes. ``shown``: raw memories that are
-    active again, as their merged memory was dissolved. ``relabelled``: consolidated memories with a new scope key.
+    active again, as their merged memory was dissolved.
     """
 
     dissolved: int = 0
     shown: int = 0
-    relabelled: int = 0
 
 
 def apply_scope_walls(run: ProjectRun) -> WallResult:
@@ -40,7 +39,7 @@ def apply_scope_walls(run: ProjectRun) -> WallResult:
         shown = dissolve_memories(connection, run.author, crossing, now=run.now) if crossing else 0
         if others:
             set_scope_keys(connection, run.author, others)
-    return WallResult(len(crossing), shown, len(others))
+    return WallResult(len(crossing), shown)
 
 
 def find_misplaced(connection: Connection, run: ProjectRun) -> tuple[list[MisplacedMemory], list[MisplacedMemory]]:

@@ -22,9 +22,6 @@ from consolidation_pipeline.store.memories.pending_uses import count_with_pendin
 # Rows per batch: no more are in memory as Python objects.
 BATCH_ROWS = 5_000
 
-# Status of a memory, raw or consolidated.
-STATUSES = ("active", "merged", "archived", "deleted", "superseded", "retired")
-
 Columns = dict[str, Sequence[Any]]
 
 _MEMORIES = compose(

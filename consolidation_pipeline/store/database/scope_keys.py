@@ -49,14 +49,14 @@ def _field_value(field: str, row: str) -> str:
     return f"coalesce({row}.{field}, '')" if key is None else f"coalesce({row}.metadata ->> '{key}', '')"
 
 
-def derived_scope_key(option: str, row: str = "t") -> str:
-    """Return SQL of the scope key of the consolidated memory ``row``; null for a project without walls.
+def derived_scope_key(option: str) -> str:
+    """Return SQL of the scope key of the consolidated memory ``t``; null for a project without walls.
 
     It is taken from the raw memories, as the stored key is that of the option of the last run.
     """
     if not has_walls(option):
         return "NULL::text"
-    return _of_sources(f"min({raw_scope_key(option, 'source')})", row)
+    return _of_sources(f"min({raw_scope_key(option, 'source')})", "t")
 
 
 def is_dissolved(reason: str) -> str:

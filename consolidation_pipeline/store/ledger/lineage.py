@@ -14,6 +14,8 @@ from consolidation_pipeline.store.database.scope_keys import DELETED
 from consolidation_pipeline.store.database.sql import compose
 
 # SQL of the status of a raw and of a consolidated memory.
+# Status of a memory, raw or consolidated, and its SQL.
+MEMORY_STATUSES = ("active", "merged", "archived", "deleted", "superseded", "retired")
 RAW_STATUS = f"""CASE
             WHEN starts_with(archive_reason, '{DELETED}') THEN 'deleted' WHEN is_archived THEN 'archived'
             WHEN is_consolidated THEN 'merged' ELSE 'active' END"""

@@ -7,10 +7,13 @@ import tomllib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
+from itertools import chain
 
 import pytest
 
-from consolidation_pipeline.core.differences.language import LANGUAGES, detect_language, load_language, split_words
+from consolidation_pipeline.core.differences.language import LANGUAGES, split_words
+from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 
 TEXTS = {
     "en": "The service is restarted at night, and its logs are kept for a week.",
@@ -130,15 +133,8 @@ def test_no_word_has_two_meanings(code: str) -> None:
     raw = tomllib.loads(
         (files("consolidation_pipeline.core.differences") / "languages" / f"{code}.toml").read_text("utf-8")
     )
-    entries = [("light", entry) for entry in raw["light"]]
-    entries += [(f"marker {key}", entry) for key, words in raw["markers"].items() for entry in words]
-    entries += [
-        (f"{category} {pole}", entry)
-        for category, poles in raw["cues"].items()
-        for pole, words in poles.items()
-        for entry in words
-    ]
-    meanings = Counter(entry for _, entry in set(entries))
+    poles = (words for category in raw["cues"].values() for words in category.values())
+    meanings = Counter(chain(raw["light"], raw["labels"], *raw["markers"].values(), *poles))
     assert [entry for entry, count in meanings.items() if count > 1] == []
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from consolidation_pipeline.core.differences.language import LANGUAGES
 from consolidation_pipeline.core.knowledge.observation import Observation
-from consolidation_pipeline.core.knowledge.profile_counts import HEADINGS, _load_phrases, count_profile
+from consolidation_pipeline.core.knowledge.profile_counts import _PHRASES, HEADINGS, count_profile
 
 # A word that is filled in.
 _FIELD = re.compile(r"\{\w+")
@@ -193,7 +193,7 @@ def test_profile_is_in_the_language_of_its_notes() -> None:
 
 def test_each_language_has_all_phrases() -> None:
     fields = {
-        language: {key: sorted(_FIELD.findall(phrase)) for key, phrase in _load_phrases(language).items()}
+        language: {key: sorted(_FIELD.findall(phrase)) for key, phrase in _PHRASES[language].items()}
         for language in LANGUAGES
     }
     assert all(found == fields["en"] for found in fields.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,19 +10,10 @@ from consolidation_pipeline.core.knowledge.extractive_patterns import PortionToW
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern
 from consolidation_pipeline.service.knowledge import discarded_groups
 from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
-from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, topic_notes
+from consolidation_pipeline_tests.service.corpus import WEBHOOKS
+from consolidation_pipeline_tests.service.knowledge.test_patterns import topics as topics
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
-
-OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False, "promote": False}
-
-
-@pytest.fixture
-def topics(pipeline: Pipeline) -> Pipeline:
-    """Project with two topics, of four and three memories."""
-    pipeline.configure_new(**OPTIONS)
-    pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
-    return pipeline
 
 
 @pytest.fixture

@@ -27,11 +27,10 @@ from consolidation_pipeline.service.lifecycle.memory_edits import (
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEBHOOKS, reworded_notes, topic_notes
+from consolidation_pipeline_tests.service.lifecycle.test_quarantine import dump_without_caches
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 from consolidation_pipeline_tests.service.playbook.test_entries import OPTIONS
-from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
-TABLES = ("task_memories", "consolidated_memories", "playbook_entries", "memory_lineage", "memory_relations")
 NEW_TEXT = "Zebrafinch caches are warmed by the night watch, and by nobody else."
 
 
@@ -55,11 +54,6 @@ def find_merged(pipeline: Pipeline) -> tuple[UUID, list[UUID]]:
     query = "SELECT id, source_memory_ids FROM {s}.consolidated_memories WHERE kind = 'merged' AND retired_at IS NULL"
     ((id_, sources),) = pipeline.rows(query)
     return id_, sources
-
-
-def dump_without_caches(pipeline: Pipeline) -> Any:
-    pipeline.write("DELETE FROM {s}.compared_memories")
-    return dump_tables(pipeline, tables=TABLES)
 
 
 def find_texts(pipeline: Pipeline, query: str) -> list[str]:

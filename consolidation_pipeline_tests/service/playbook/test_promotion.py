@@ -28,7 +28,6 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 
 # Unit vectors; cosines with EAST are exact up to float32 rounding.
 EAST = np.array([1, 0, 0], np.float32)
-NORTH = np.array([0, 1, 0], np.float32)
 UP = np.array([0, 0, 1], np.float32)
 AUTOMATIC = PromotionRules(t_promote=0.85, is_automatic=True)
 

@@ -28,15 +28,12 @@ from consolidation_pipeline.store.database.engine import connect_engine, with_dr
 from consolidation_pipeline.store.shadow.databases import drop_shadows, list_shadows
 from consolidation_pipeline_tests.database_pool import DatabasePool
 from consolidation_pipeline_tests.openai_server import (
-    Reply,
-    Request,
     client_environment,
     openai_server,
     reply_with_embeddings,
-    reply_with_json,
 )
 from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEBHOOKS, corpus, note, topic_notes
-from consolidation_pipeline_tests.service.model_replies import reply_by_schema
+from consolidation_pipeline_tests.service.model_replies import reply_to_any
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 from consolidation_pipeline_tests.service.shadow.shadow_helpers import make_shadow, promote_shadow
 from consolidation_pipeline_tests.service.table_dumps import compute_checksums
@@ -96,13 +93,7 @@ def test_jobs_replay_whatever_came_later(pipeline: Pipeline) -> None:
 @contextmanager
 def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Serve all models in the block; after it there is neither a server nor a key."""
-
-    def behaviour(request: Request) -> Reply | None:
-        if request.path.endswith("embeddings"):
-            return reply_with_embeddings(dimension=16)(request)
-        return reply_with_json(reply_by_schema)(request)
-
-    with openai_server(behaviour) as server:
+    with openai_server(reply_to_any) as server:
         names = client_environment(server.api_base)
         for name, value in names.items():
             monkeypatch.setenv(name, value)

@@ -16,6 +16,8 @@ from consolidation_pipeline_tests.service.sources.stores import KINDS, MEM0, Kin
 SOURCE = "shop"
 PROJECT = "shop"
 URL_ENV = "SHOP_DATABASE_URL"
+# SQL of a vector that belongs to none of the texts.
+FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) value)"
 
 Connect = Callable[..., Store]
 
@@ -69,3 +71,15 @@ def consolidate(pipeline: Pipeline, store: Store, mode: str = "write") -> Outcom
 
 def _run(pipeline: Pipeline) -> Outcome:
     return pipeline.run(PROJECT)
+
+
+def load_texts(pipeline: Pipeline) -> list[str]:
+    """Return the texts of the active memories of the project, sorted."""
+    rows = pipeline.rows("SELECT execution_summary AS body FROM {s}.task_memories WHERE archived_at IS NULL ORDER BY 1")
+    return [row.body for row in rows]
+
+
+def count_writes(pipeline: Pipeline) -> dict[str, int]:
+    """Return the number of writes by status."""
+    rows = pipeline.rows("SELECT status, count(*) AS n FROM {s}.source_writes GROUP BY 1")
+    return {row.status: row.n for row in rows}

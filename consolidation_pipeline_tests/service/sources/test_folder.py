@@ -29,7 +29,7 @@ from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import WriteResult, undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import make_patch, plan_writes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, load_texts
 from consolidation_pipeline_tests.service.sources.stores import FACTS, WORDINGS, word
 
 # Two notes that may be merged, each with a detail of its own.
@@ -119,11 +119,6 @@ def read_tree(root: Path) -> dict[str, tuple[str, int, int]]:
 
 def hash_tree(root: Path) -> dict[str, str]:
     return {name: found[0] for name, found in read_tree(root).items()}
-
-
-def load_texts(pipeline: Pipeline) -> list[str]:
-    rows = pipeline.rows("SELECT execution_summary AS body FROM {s}.task_memories WHERE archived_at IS NULL ORDER BY 1")
-    return [row.body for row in rows]
 
 
 def run_git(root: Path, *arguments: str) -> str:

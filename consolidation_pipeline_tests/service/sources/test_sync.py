@@ -23,7 +23,14 @@ from consolidation_pipeline.store.admin.invariants import find_unmirrored_rows
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
+from consolidation_pipeline_tests.service.sources.conftest import (
+    PROJECT,
+    SOURCE,
+    URL_ENV,
+    connect,
+    consolidate,
+    load_texts,
+)
 from consolidation_pipeline_tests.service.sources.stores import (
     FACTS,
     USERS,
@@ -40,12 +47,6 @@ PARTIAL = (
     ("alice", "The parser tests need the fixture folder mounted read-only and a fresh cache to pass on the machine"),
     ("alice", "The parser tests need the fixture folder mounted read-only to pass on the machine and on laptops"),
 )
-
-
-def load_texts(pipeline: Pipeline) -> list[str]:
-    """Return the texts of the active memories of the project, sorted."""
-    rows = pipeline.rows("SELECT execution_summary AS body FROM {s}.task_memories WHERE archived_at IS NULL ORDER BY 1")
-    return [row.body for row in rows]
 
 
 def edit(store: Store, key: str, body: str) -> None:

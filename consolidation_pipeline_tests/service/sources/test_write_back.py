@@ -25,7 +25,15 @@ from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline.store.sources.source_writes import list_writes
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
+from consolidation_pipeline_tests.service.sources.conftest import (
+    FOREIGN_VECTOR,
+    PROJECT,
+    SOURCE,
+    URL_ENV,
+    connect,
+    consolidate,
+    count_writes,
+)
 from consolidation_pipeline_tests.service.sources.stores import (
     AGNO,
     CLAUDE_MEM,
@@ -53,17 +61,10 @@ PARTIAL = (
     ("alice", "The parser tests need the fixture folder mounted read-only to pass on the build machine and on laptops"),
 )
 _INSERTED = "SELECT key FROM consolidation_sidecar.images WHERE action = 'inserted'"
-# SQL of a vector that belongs to none of the texts.
-FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) value)"
 
 
 def write_all(pipeline: Pipeline, **how: Any) -> WriteResult:
     return write_source(pipeline.engine, SOURCE, **{"quiet_seconds": 0, "max_share": 1, **how})
-
-
-def count_writes(pipeline: Pipeline) -> dict[str, int]:
-    rows = pipeline.rows("SELECT status, count(*) AS n FROM {s}.source_writes GROUP BY 1")
-    return {row.status: row.n for row in rows}
 
 
 def test_one_row_is_kept_and_rollback_restores_all(any_store: Store, pipeline: Pipeline) -> None:

@@ -21,21 +21,15 @@ from consolidation_pipeline.service.sources.write_plan import (
 )
 from consolidation_pipeline_tests.database_pool import temporary_database
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import SOURCE, consolidate
+from consolidation_pipeline_tests.service.sources.conftest import FOREIGN_VECTOR, SOURCE, consolidate, count_writes
 from consolidation_pipeline_tests.service.sources.stores import FACTS, NOTES, USERS, WORDINGS, Kind, Store
 
 GROUPS = len(FACTS) * len(USERS)
-FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) value)"
 
 
 def plan_all(pipeline: Pipeline, store: Store, mode: str = "review") -> list[PlannedWrite]:
     consolidate(pipeline, store, mode)
     return plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
-
-
-def count_writes(pipeline: Pipeline) -> dict[str, int]:
-    rows = pipeline.rows("SELECT status, count(*) AS n FROM {s}.source_writes GROUP BY 1")
-    return {row.status: row.n for row in rows}
 
 
 def test_plan_is_written_without_removed_groups(mem0_store: Store, pipeline: Pipeline, tmp_path: Path) -> None:

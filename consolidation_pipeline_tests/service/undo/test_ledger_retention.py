@@ -24,8 +24,6 @@ from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_kn
 from consolidation_pipeline_tests.service.undo.test_rollback import age_changes
 from consolidation_pipeline_tests.store.sample_rows import merged_values
 
-LEDGER = "SELECT seq FROM {s}.consolidation_changes WHERE operation <> 'retention' ORDER BY seq"
-
 
 class AuditedProject:
     """Project with four memories; edits, merges and ages its ledger."""

@@ -7,7 +7,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from consolidation_pipeline.store.database.server_account import (
     place_cluster,
     place_socket,
 )
+from consolidation_pipeline_tests.store.database.test_embedded_server import folder as folder
 
 pytestmark = pytest.mark.database
 under_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
@@ -36,13 +36,6 @@ server = start_server(Path(sys.argv[1]))
 print(server.folder, server.socket_dir, sep="\\n", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.fixture
