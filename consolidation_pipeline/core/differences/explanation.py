@@ -27,6 +27,7 @@ from consolidation_pipeline.core.differences.order import (
     find_exchange,
     find_new_sequence,
     find_new_side,
+    find_new_subject,
     find_reordered,
     find_replaced,
     is_same_as_written,
@@ -39,7 +40,7 @@ from consolidation_pipeline.core.differences.restrictions import find_restrictio
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 from consolidation_pipeline.core.differences.steps import find_new_step
-from consolidation_pipeline.core.differences.tenses import find_new_mood, find_new_time
+from consolidation_pipeline.core.differences.tenses import find_new_mood, find_new_time, find_wanted_state
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 Spans = tuple[tuple[int, int], ...]
@@ -311,6 +312,10 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     if words := find_new_step(a, b, of_a):
         yield "order", *words
+    if words := find_new_subject(a, b, of_a, language):
+        yield "order", *words
+    if words := find_new_subject(b, a, of_b, language):
+        yield "order", *words[::-1]
     if words := find_new_sequence(a, b, language):
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
@@ -318,6 +323,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     if words := find_new_count(a, b, of_a, language) or find_new_rate(a, b, of_a, language):
         yield "word", *words
     if words := find_new_time(a, b, of_a, language):
+        yield "added cue", *words
+    if words := find_wanted_state(a, b, language):
         yield "added cue", *words
     if words := find_new_mood(a, b, of_a, language) or find_new_frame(a, b, of_a, language):
         yield "added cue", *words

@@ -69,17 +69,13 @@ def find_new_head(a: Reading, b: Reading, places: Mapping[int, int], language: L
         places: Position in ``b`` of each aligned position in ``a``.
     """
     order = sort_as_written(a.tokens)
-    firsts = {one.clause: one for one in reversed([b.tokens[at] for at in sort_as_written(b.tokens)])}
     for number, (at, following) in enumerate(pairwise(order)):
         one, other = a.tokens[at], a.tokens[following]
         if one.clause != other.clause:
             continue
         if at not in places and following in places:
             there = b.tokens[places[following]]
-            # "Der" may be a genitive or open a sentence.
-            was_genitive = there.gap == "of" and firsts[there.clause] is not there
-            is_joined = other.gap == "of" and not was_genitive
-            is_joined |= other.governor in language.attributes and there.governor != other.governor
+            is_joined = other.gap == "of" or other.governor in language.attributes - {there.governor}
             heads = _list_heads(a, order[: number + 1], places) if is_joined else []
         elif other.gap == "s" and at in places and following not in places:
             heads = [a.tokens[place] for place in order[number + 1 :] if a.tokens[place].phrase == other.phrase]

@@ -122,6 +122,21 @@ def _list_items(reading: Reading) -> dict[str, int]:
     return {key: start for start, key in sorted(found) if counts[key] == 1}
 
 
+def find_new_subject(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return the subject of "is" that is no subject in ``b``: "Tom is head", "Nina succeeds Tom as head"."""
+    if not places or _find_copula(a, language) < 1 or _find_copula(b, language) >= 0:
+        return None
+    subject = sort_as_written(a.tokens)[0]
+    if subject not in places:
+        return None
+    one = b.tokens[places[subject]]
+    aligned = {*places.values()}
+    before = [b.tokens[at] for at in sort_as_written(b.tokens)]
+    before = [token for token in before[: before.index(one)] if token.clause == one.clause]
+    is_new = len(before) > 1 and all(b.tokens.index(token) not in aligned and not token.governor for token in before)
+    return ([a.tokens[subject]], before) if is_new else None
+
+
 def _find_copula(reading: Reading, language: Language) -> int:
     """Return the number of tokens before the only form of "be" of a text, -1 if there is none or several."""
     copulas = {f"{VERB}{language.read_word(word)}" for word in language.copulas}

@@ -398,10 +398,18 @@ class _Reader:
             length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
             if synonym and (length > size or not found):
                 return length, synonym
+        if found and found.role == "cue" and self._is_month(pieces, at):
+            return 1, None
         if found and found.role == "light":
             is_name = (size == 1 and self._is_acronym(pieces[at].text)) or self._is_letter(pieces, at)
             return (1, None) if is_name else (size, found)
         return size, found
+
+    def _is_month(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True for a name of the calendar with a capital inside of a sentence: "in May"."""
+        piece = pieces[at]
+        is_inside = at > 0 and pieces[at - 1].kind not in ("stop", "comma") and not self.text.isupper()
+        return is_inside and piece.text[0].isupper() and piece.lower in self.language.calendar
 
     def _match_divided_label(self, pieces: Sequence[Piece], at: int) -> int:
         """Return the number of pieces of a label with a comma before its last word, "wir sahen, dass"; 0 = none."""

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.verb_times import tell_time
 
 # Cues under which an added phrase makes the claim a narrower one.
 _NARROWED = {
-    *(("modality", pole) for pole in ("permitted", "possible", "uncertain")),
+    *(("modality", pole) for pole in ("able", "permitted", "possible", "uncertain")),
     ("polarity", "negative"),
     ("restriction", "only"),
 }
@@ -17,6 +18,8 @@ _RULES = _NARROWED | {("modality", "required")}
 _CONDITIONS = frozenset("if unless before after until once during".split())
 # Markers of clauses that restrict nothing.
 _REASONS = frozenset(("because", "result", "although"))
+# Words of a clause that say all of a claim which a phrase more makes a narrower one.
+_SHORT_CLAUSE = 6
 # Governors of words that are in no phrase with a preposition.
 _NO_PHRASES = frozenset(("", "time", "if", "unless", "once", "instead", *_REASONS))
 
@@ -32,13 +35,15 @@ def find_restriction(a: Reading, b: Reading, places: Mapping[int, int], language
     """
     tokens, written = a.tokens, sort_as_written(a.tokens)
     shared = {tokens[at].segment for at in places}
+    is_pure = len(places) == len(b.tokens)
     cues = [cue for cue in a.cues if _has(b, cue)]
     for before, at in zip([-1, *written], written, strict=False):
         one = tokens[at]
         if at in places or one.key in b.key_set:
             continue
         if one.segment not in shared:
-            if _is_condition(a, at, shared, cues, language) or _opens_claim(a, at, places, cues, language):
+            is_beside = before < 0 or before in places
+            if _is_condition(a, at, places, cues, language, is_beside) or _opens_claim(a, at, places, cues, language):
                 return [one]
             continue
         is_phrase = one.governor not in _NO_PHRASES or one.kind == "value" or not language.stemmer
@@ -47,6 +52,10 @@ def find_restriction(a: Reading, b: Reading, places: Mapping[int, int], language
         if is_phrase and (is_narrowed or _is_always(a, b, language) or _has_opposite(one, tokens, language)):
             return [one]
         if _tells_when(a, one, language):
+            return [one]
+        is_span = one.kind == "value" and one.governor in language.spans  # "it waits for 30 s"
+        is_new = is_pure and before in places and one.gap == "link" and not is_span
+        if is_new and _is_general(a, one, places, language):
             return [one]
         if before not in places or not (is_phrase or _opens_relative(a, before, at, language)):
             continue
@@ -79,9 +88,14 @@ def _has_opposite(word: Token, tokens: Sequence[Token], language: Language) -> b
     return is_alone and word.governor in language.circumstances and bool(language.opposites.get(word.key))
 
 
-def _is_condition(a: Reading, at: int, shared: set[int], cues: Sequence[Cue], language: Language) -> bool:
-    """Return True if a word stands in a condition right before or behind a rule of both texts."""
-    word = a.tokens[at]
+def _is_condition(
+    a: Reading, at: int, places: Mapping[int, int], cues: Sequence[Cue], language: Language, is_beside: bool
+) -> bool:
+    """Return True if a word stands in a condition right before or behind a rule or short claim of both texts.
+
+    ``is_beside``: no word that ``a`` adds is before it.
+    """
+    word, shared = a.tokens[at], {a.tokens[place].segment for place in places}
     first = min(token.place for token in a.tokens if token.segment == word.segment)
     markers = (cue for cue in a.cues if cue.category == "marker" and cue.pole in _CONDITIONS)
     if all((cue.place, cue.clause) != (first, word.clause) for cue in markers):
@@ -92,7 +106,10 @@ def _is_condition(a: Reading, at: int, shared: set[int], cues: Sequence[Cue], la
     clauses = {token.clause for token in a.tokens if token.segment in near}
     is_rule = any((cue.category, cue.pole) in _RULES and cue.clause in clauses for cue in cues)
     is_rule = is_rule or (bool(near) and not language.openings.isdisjoint(a.words))
-    return is_rule or any(_tells_rule(a, segment, language) for segment in near)
+    is_rule = is_rule or any(_tells_rule(a, segment, language) for segment in near)
+    return is_rule or (
+        is_beside and any(token.segment in near and _is_general(a, token, places, language) for token in a.tokens)
+    )
 
 
 def _tells_rule(a: Reading, segment: int, language: Language) -> bool:
@@ -164,3 +181,16 @@ def _is_subject(a: Reading, at: int, added: int, places: Mapping[int, int]) -> b
     is_first = all(place >= word.place for place, _ in clause)
     behind = (a.tokens[i] for place, i in clause if place > a.tokens[added].place and i in places)
     return is_first and not word.governor and any(one.phrase != phrase or one.words_before for one in behind)
+
+
+def _is_general(a: Reading, word: Token, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if a short clause tells what holds, not what was: "the museum is free for students"."""
+    clause = [token for token in a.tokens if token.clause == word.clause]
+    if not language.stemmer or sum(a.tokens[at].clause == word.clause for at in places) > _SHORT_CLAUSE:
+        return False
+    if any(_is_over(a, token, language) for token in clause):
+        return False
+    cues = {(cue.category, cue.pole) for cue in a.cues if cue.clause == word.clause}
+    holds = ("tense", "present") in cues or not cues.isdisjoint(_RULES)
+    holds = holds or not (language.copulas | language.possession.keys()).isdisjoint(a.words)
+    return holds or any(tell_time(a, token, language) == "present" for token in clause)

@@ -82,6 +82,8 @@ def _cut_closing(sentence: str, language: Language) -> str:
     return next((sentence.removesuffix(end) for end in language.closings if sentence.endswith(end)), sentence)
 
 
+# What somebody wants to be so.
+_WANTED = frozenset(("modality", pole) for pole in ("required", "advised", "missed"))
 _TELL_PAST = (_was, _had, _lasted, _ended, _had_to)
 
 
@@ -93,6 +95,19 @@ def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: L
         is_other = one.kind == other.kind == "word" and has_past != has_past_there
         if is_other and _opens_sentence(a, one) and _opens_sentence(b, other):
             return [one], [other]
+    return None
+
+
+def find_wanted_state(a: Reading, b: Reading, language: Language) -> Reordered | None:
+    """Return the words of two texts that tell what is and what should be: "it is on", "it must be on"."""
+    states = language.copulas | language.possession.keys()
+    for one, other in ((a, b), (b, a)):
+        wanted = [cue for cue in one.cues if (cue.category, cue.pole) in _WANTED]
+        is_told = any((cue.category, cue.pole) in _WANTED for cue in other.cues)
+        # "Partners have to sign"
+        is_order = not language.infinitive_marks.isdisjoint(other.words - one.words)
+        if wanted and not is_told and not is_order and states & (other.words - one.words):
+            return list(a.tokens), list(b.tokens)
     return None
 
 

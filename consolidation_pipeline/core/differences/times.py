@@ -131,6 +131,8 @@ def _read_month(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
     """Return the number of the month that is named at a piece, 0 = none, and the position behind it."""
     if at >= len(pieces) or pieces[at].kind != "word":
         return 0, at
+    if pieces[at].text.islower() and (pieces[at].lower,) in language.phrases:  # "nurse 2 may order it"
+        return 0, at
     kind, _, number = language.calendar.get(pieces[at].lower, "").partition("-")
     return (int(number), at + 1) if kind == "months" else (0, at)
 

@@ -32,6 +32,9 @@ _OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue", 
 
 Run = tuple[Token, ...]
 
+# Keys of values that name no matter: two things may expire on one day.
+_DATES = ("months-", "days-", "date:")
+
 
 class SameClaim:
     """A claim, and what other memories say of it.
@@ -86,9 +89,10 @@ class SameClaim:
         return shared >= max(_FEWEST_SHARED, least * len(own))
 
     def _list_shared_names(self, text: str) -> set[str]:
-        """Return the keys of the names and values that the claim and a text have."""
+        """Return the keys of the names and values, but for dates, that the claim and a text have."""
         keys = read_sentence(text, self.language).key_set
-        return {token.key for token in self.reading.tokens if token.kind in VALUE_KINDS and token.key in keys}
+        named = {token.key for token in self.reading.tokens if token.kind in VALUE_KINDS and token.key in keys}
+        return {key for key in named if not key.startswith(_DATES)}
 
     def _is_left_by(self, text: str) -> bool:
         """Return True if a text tells that something of the claim is no more: "Ada took the key over from Ben"."""

@@ -191,7 +191,7 @@ MAY_MERGE = {
     "Chinese synonym": ("服务在断网后会自动重新连接。", "服务在断网后会自动重连。"),
     "short note": ("Peter doesn't eat meat.", "Peter does not eat any meat."),
     "added clause": ("The index is rebuilt at night.", "The index is rebuilt at night, and prices come from the shop."),
-    "added detail": ("The importer detects the separator.", "The importer detects the separator without help."),
+    "added detail": ("The importer detected the separator.", "The importer detected the separator without help."),
     "word of one meaning": ("The crawler respects the file.", "The crawler obeys the file."),
     "light verb": ("Leo owns two cats.", "Leo has two cats."),
     "British spelling": ("The team organised the programme.", "The team organized the program."),

@@ -268,8 +268,8 @@ RETRY = "Retry the request when the server answers with an error."
         (["The job waits 5 minutes for it.", "The job waits 300 s for it."], "The job waits 5 minutes for it."),
         ([f"{LOCK} {CACHE}", f"{LONG_LOCK[:-1]}\n\n{RETRY}"], f"{LONG_LOCK[:-1]}\n\n{CACHE}\n\n{RETRY}"),
         (
-            ["Der Dienst liest die Datei.", "Der Dienst liest die Datei beim Start."],
-            "Der Dienst liest die Datei beim Start.",
+            ["Der Dienst las die Datei.", "Der Dienst las die Datei beim Start."],
+            "Der Dienst las die Datei beim Start.",
         ),
     ],
 )
