@@ -324,7 +324,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "word", *words
     if words := find_new_time(a, b, of_a, language):
         yield "added cue", *words
-    if words := find_wanted_state(a, b, language):
+    if words := find_wanted_state(a, b, of_a, language):
         yield "added cue", *words
     if words := find_new_mood(a, b, of_a, language) or find_new_frame(a, b, of_a, language):
         yield "added cue", *words

@@ -98,17 +98,28 @@ def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: L
     return None
 
 
-def find_wanted_state(a: Reading, b: Reading, language: Language) -> Reordered | None:
+def find_wanted_state(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
     """Return the words of two texts that tell what is and what should be: "it is on", "it must be on"."""
-    states = language.copulas | language.possession.keys()
-    for one, other in ((a, b), (b, a)):
+    turned = {there: at for at, there in places.items()}
+    for one, other, aligned in ((a, b, places), (b, a, turned)):
         wanted = [cue for cue in one.cues if (cue.category, cue.pole) in _WANTED]
-        is_told = any((cue.category, cue.pole) in _WANTED for cue in other.cues)
+        if not wanted or any((cue.category, cue.pole) in _WANTED for cue in other.cues):
+            continue
         # "Partners have to sign"
         is_order = not language.infinitive_marks.isdisjoint(other.words - one.words)
-        if wanted and not is_told and not is_order and states & (other.words - one.words):
+        states = (language.copulas | language.possession.keys()) & other.words
+        if not is_order and states - one.words:
             return list(a.tokens), list(b.tokens)
+        for cue in wanted if language.stemmer else ():
+            found = [other.tokens[there] for at, there in aligned.items() if one.tokens[at].place == cue.place]
+            verb = next(iter(found), None)
+            if verb and _has_subject(other, verb) and tell_time(other, verb, language) == "present":
+                return list(a.tokens), list(b.tokens)
     return None
+
+
+def _has_subject(reading: Reading, verb: Token) -> bool:
+    return any(token.clause == verb.clause and token.place < verb.place for token in reading.tokens)
 
 
 def _opens_sentence(reading: Reading, token: Token) -> bool:
