@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
+from consolidation_pipeline.core.differences.language import is_unspaced
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import PATH, Reading, Token
 
@@ -77,6 +78,15 @@ class Alignment:
                 self._pair_compounds(self.a, self.of_a, self.b, self.of_b)
                 self._pair_compounds(self.b, self.of_b, self.a, self.of_a)
             self._pair_similar_words()
+        if not self.language.stemmer:
+            self._part_words()
+
+    def _part_words(self) -> None:
+        """Part the pairs of which one is a part of a word that the lists do not know: 修 of 修订, and 修理."""
+        for i, j in list(self.of_a.items()):
+            is_part = _is_part(self.a, i, self.of_a) or _is_part(self.b, j, self.of_b)
+            if is_part and self.a[i].key != self.b[j].key:
+                del self.of_a[i], self.of_b[j]
 
     def _pair_longer(self, rest_a: Sequence[int], rest_b: Sequence[int]) -> None:
         """Pair a path with the only one that ends with it, "a.py" and "src/a.py", and a date with that of a year."""
@@ -163,6 +173,18 @@ class Alignment:
 
     def _is_same_slot(self, i: int, j: int) -> bool:
         return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
+
+
+def _is_part(tokens: Sequence[Token], at: int, places: Mapping[int, int]) -> bool:
+    """Return True for one ideograph beside another one that has no place in the other text."""
+    sides = (side for side in (at - 1, at + 1) if 0 <= side < len(tokens) and side not in places)
+    return _is_sign(tokens[at]) and any(
+        _is_sign(tokens[side]) and abs(tokens[side].start - tokens[at].start) == 1 for side in sides
+    )
+
+
+def _is_sign(token: Token) -> bool:
+    return token.kind == "word" and len(token.text) == 1 and is_unspaced(token.text)
 
 
 def match_in_order(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:

@@ -73,6 +73,7 @@ ambiguous_endings: Endings of forms that may be present or past: "llegamos".
 futures, perfect_auxiliaries: Auxiliaries of what will be done, and of what has been: will, has.
 faults: Verbs of what goes wrong or was observed, which a note tells in the present or the past: "it fails".
 lasting: Endings of verbs that tell what lasts = True if they tell of the past: していた.
+ongoing: Words for what is going on = the one of them that the other text has at least: 正在 = "在".
 final_verbs: Last signs of sentences = True if they tell of the past, in a language with the verb at the end.
 possession: Forms of "have" or of what stands for it = True if they tell of the past.
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
@@ -255,6 +256,7 @@ class Language(FunctionWords):
     past_modals: frozenset[str]
     possession: Mapping[str, bool]
     lasting: Mapping[str, bool]
+    ongoing: Mapping[str, str]
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
     hyphened: frozenset[str]

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise, product
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
-from consolidation_pipeline.core.differences.reading import VERB, Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.reading import DONE, VERB, Reading, Token, sort_as_written
 
 # Words of an item of a list, or of the last item with the phrase behind it.
 _LONGEST_ITEM = 4
@@ -405,6 +405,8 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
     if has_exchanged and changed[1] - changed[0] == 1 and _is_only(a, changed):
         return None
+    if has_exchanged and changed[1] - changed[0] == 1 and _are_free([a.frame[at] for at in changed], language):
+        return None
     if (
         has_exchanged
         and len(tokens_a) == 2
@@ -421,6 +423,19 @@ def _is_only(a: Reading, changed: Sequence[int]) -> bool:
     words = [a.frame[at] for at in changed]
     tokens = [token for token in a.tokens if token.place in words and token.kind == "word"]
     return ONLY in words and len(tokens) == 1 and not may_be_subject(tokens[0], a.tokens, a.frame)
+
+
+def _are_free(entries: Sequence[int | str], language: Language) -> bool:
+    """Return True if one of two words may stand on either side of the other one: 要先, 先要; 忘了加油, 忘记加油了.
+
+    It is 了, or it says nothing and the other one is a function word that neither denies, counts nor restricts.
+    """
+    words = [entry for entry in entries if isinstance(entry, str)]
+    if language.stemmer or not words:
+        return False
+    claims = {word for entry in words for word in entry.split()[1:2]}
+    is_plain = len(words) == len(entries) and claims.isdisjoint(("polarity", "quantity", "restriction"))
+    return f"{DONE}  " in words or ("other  " in words and is_plain)
 
 
 def may_be_subject(word: Token, tokens: Sequence[Token], frame: Sequence[int | str]) -> bool:

@@ -21,7 +21,7 @@ from consolidation_pipeline.core.differences.lexer import (
     unify_signs,
 )
 from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
-from consolidation_pipeline.core.differences.reading import VERB, Cue, Reading, Token
+from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.times import join_times
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
@@ -197,7 +197,7 @@ class _Reader:
 
     def _follows_before(self) -> bool:
         """Return True if a marker such as "before" ends here: 部署前先通知 is 部署前通知."""
-        return any((cue.category, cue.pole, cue.place) == ("marker", "before", len(self.tokens)) for cue in self.cues)
+        return any((cue.pole, cue.place) == ("before", len(self.tokens)) for cue in self.cues)
 
     def _compares(self) -> bool:
         """Return True if a verb such as "test" stands ahead in the clause."""
@@ -336,7 +336,8 @@ class _Reader:
     def _widen_gap(self, words: Sequence[Piece], meaning: Phrase) -> None:
         """Take note of what stands between two tokens."""
         last, language = words[-1].lower, self.language
-        self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * len(words)
+        size = 1 if is_unspaced(last) else len(words)  # 前 is 之前
+        self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * size
         is_link = last in language.prepositions or last in language.participle_prepositions
         self.conjunct += last in language.coordinators
         if meaning.role == "marker" or (is_link and last not in language.genitives):
@@ -351,6 +352,8 @@ class _Reader:
         """Return the class of a function word, of which another one may stand in its place."""
         if word in self.language.light_verbs:
             return f"{VERB}{self.language.read_word(word)}"
+        if meaning.role == "light" and is_unspaced(word) and word in self.language.done:
+            return DONE
         if meaning.role == "cue":
             return "cue" if meaning.key != "quantity" else "other"
         if meaning.role == "marker":

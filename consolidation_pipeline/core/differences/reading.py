@@ -8,13 +8,15 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import WORD, split_words
+from consolidation_pipeline.core.differences.language import WORD, is_unspaced, split_words
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Beginning of the class of a light verb.
 VERB = "verb-"
 _BE = f"{VERB}be "
+# Class of words such as 了, which may stand anywhere behind a verb.
+DONE = "done"
 # Beginning of the keys of paths.
 PATH = "path:"
 # A title has at least this many words of four letters or more with a capital, and this share of them.
@@ -221,16 +223,21 @@ class Reading:
         clauses = defaultdict[int, list[int]](list)
         for at, token in enumerate(self.tokens):
             clauses[token.clause].append(at)
-        return [_find_scope(cue, self.tokens, clauses[cue.clause]) for cue in self.cues]
+        is_late = load_language(self.language or "en").has_late_focus
+        return [_find_scope(cue, self.tokens, clauses[cue.clause], is_late) for cue in self.cues]
 
 
-def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int]) -> list[int]:
+def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int], is_late: bool) -> list[int]:
     distance = {at: tokens[at].place - cue.place for at in clause}
+    if is_late and cue.category in ("marker", "time") and any(place < 0 for place in distance.values()):
+        return [at for at in distance if -2 <= distance[at] < 0]
     if cue.category == "marker":
         heads = {tokens[at].phrase for at in distance if distance[at] == 0}
         if heads or any(place >= 0 for place in distance.values()):
             return [at for at in distance if distance[at] >= 0 and tokens[at].phrase in heads]
-    return [at for at in distance if 0 <= distance[at] < 2] or [at for at in distance if -2 <= distance[at] < 0]
+    first = next((tokens[at] for at in distance if distance[at] == 0), None)
+    size = 1 if first and is_unspaced(first.text) and len(first.text) > 1 else 2
+    return [at for at in distance if 0 <= distance[at] < size] or [at for at in distance if -2 <= distance[at] < 0]
 
 
 def sort_as_written(tokens: Sequence[Token]) -> list[int]:

@@ -45,6 +45,7 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
     else:
         found = list(islice((at for at in places if _has_new_role(a, b, at, places, language)), 1))
     found = found or _find_new_cases(a, b, places, language) or _find_exchanged_governors(a, b, places, language)
+    found = found or _find_new_receiver(a, b, places, language)
     if not found:
         return None
     return (
@@ -283,6 +284,23 @@ def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: L
     words = [read_before(reading, day) for reading, day in ((a, one), (b, other))]
     is_this = [word in language.demonstratives for word in words]
     return is_this[0] != is_this[1] and words[is_this[0]] in language.date_articles
+
+
+def _find_new_receiver(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Sequence[int]:
+    """Return the receiver of one text that gives in the other one: 给客户发短信, 客户给我们发短信.
+
+    For a language whose words for persons may all be light ones, and whose markers stand before their words.
+    """
+    if language.stemmer or language.has_late_focus:
+        return ()
+    givings, givings_there = ([cue.place for cue in one.cues if cue.pole == "to"] for one in (a, b))
+    if len(givings) != 1 or len(givings_there) != 1:
+        return ()
+    for at, there in places.items():
+        place, place_there = a.tokens[at].place - givings[0], b.tokens[there].place - givings_there[0]
+        if (place == 0 and place_there < 0) or (place_there == 0 and place < 0):
+            return [at]
+    return ()
 
 
 def _find_exchanged_governors(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Sequence[int]:

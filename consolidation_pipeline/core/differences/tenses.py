@@ -21,7 +21,8 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
     What goes wrong is told in either time: "it fails" and "it failed" may be one.
     """
     pairs = ((tell(a, language), tell(b, language)) for tell in _TELL_PAST)
-    if places and any(len(one) == len(other) == 1 and one != other for one, other in pairs):
+    is_other = any(len(one) == len(other) == 1 and one != other for one, other in pairs)
+    if places and (is_other or _goes_on(a, b, language) or _goes_on(b, a, language)):
         at = min(places)
         return [a.tokens[at]], [b.tokens[places[at]]]
     for at, there in places.items():
@@ -41,7 +42,7 @@ def _is_fault(one: Token, other: Token, language: Language) -> bool:
     return not language.faults.isdisjoint(stems)
 
 
-# The functions below return whether what a text tells in a way is past: True and False if some is and some is not.
+# The functions of ``_TELL_PAST`` return whether what a text tells in a way is past: True and False if some is not.
 
 
 def _was(reading: Reading, language: Language) -> set[bool]:
@@ -66,6 +67,11 @@ def _had_to(reading: Reading, language: Language) -> set[bool]:
     """By what is possible or has to be done."""
     cues = (cue.text.lower() for cue in reading.cues if cue.category == "modality")
     return {cue.partition(" ")[0] in language.past_modals for cue in cues}
+
+
+def _goes_on(reading: Reading, other: Reading, language: Language) -> bool:
+    """Return True if what a text tells is going on, and the other one does not say so."""
+    return any(word in reading.source and rest not in other.source for word, rest in language.ongoing.items())
 
 
 def _ended(reading: Reading, language: Language) -> set[bool]:
