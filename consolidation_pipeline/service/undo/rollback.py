@@ -173,8 +173,9 @@ def _check_target(found: RollbackTarget, target: UUID, days: int) -> None:
         raise ConflictError(f"{target} records what audit retention removed: that cannot be restored")
     if found.undone_by:
         undone_by = tuple(map(str, found.undone_by))
+        parts = f" (and parts of it by {', '.join(undone_by[1:])})" if len(undone_by) > 1 else ""
         redo = f"`consolidation rollback {undone_by[0]}` redoes it"
-        raise ConflictError(f"{target} was rolled back before, by {', '.join(undone_by)}; {redo}", undone_by)
+        raise ConflictError(f"{target} was rolled back before, by {undone_by[0]}{parts}; {redo}", undone_by)
     if found.age > timedelta(days=days):
         raise ExpiredError(
             f"{target} is {found.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
