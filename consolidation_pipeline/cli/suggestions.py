@@ -281,8 +281,16 @@ def _difference_lines(suggestion: Suggestion) -> list[str]:
 
 
 def _describe(one: ListedDifference, *, is_numbered: bool) -> str:
+    """Return a difference in words: the kind by which a rule names it, and what each side says, if anything."""
+    from consolidation_pipeline.core.knowledge.difference_words import DIFFERENCE_LABELS
+
     sides = []
     for passages, numbers in ((one.a, one.numbers_a), (one.b, one.numbers_b)):
-        said = ", ".join(passage.text for passage in passages) or "nothing"
-        sides.append(f"{said} ({', '.join(map(str, numbers))})" if is_numbered else said)
-    return f"{'contradict' if one.contradicts else 'differ'} in {one.kind}: {' / '.join(sides)}"
+        said = ", ".join(passage.text for passage in passages)
+        sides.append(f"{said} ({', '.join(map(str, numbers))})" if said and is_numbered else said)
+    verb = "contradict" if one.contradicts else "differ"
+    if not one.differs:
+        return f"{verb} in {one.kind}: {DIFFERENCE_LABELS.get(one.kind, one.kind)}"
+    if all(sides):
+        return f"{verb} in {one.kind}: {' / '.join(sides)}"
+    return f"{verb} in {one.kind}: only one says {next(filter(None, sides))}"

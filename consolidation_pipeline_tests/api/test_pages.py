@@ -64,7 +64,7 @@ def find_merged_id(api: ApiContext) -> UUID:
 def test_page_labels_cover_all_stored_values() -> None:
     assert set(OPERATION_WORDS) == set(OPERATIONS)
     assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_LABELS)
-    assert set(PROOFS) - {"addition"} == set(DIFFERENCE_LABELS)
+    assert set(PROOFS) == set(DIFFERENCE_LABELS)
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
 
 
