@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -115,6 +116,34 @@ def test_edited_approval_keeps_left_out_texts(review: SuggestionReview) -> None:
     assert memory.content == "Idle connections close after 60 seconds."
     assert (memory.consolidation_method, memory.details["approved"]) == ("hybrid", True)
     assert memory.details["dropped"] == [TEXTS[0]]
+
+
+def test_part_is_approved_and_undone(review: SuggestionReview) -> None:
+    review.reject(review.ids[0])
+    review.reject(review.ids[1])
+    before = dump_knowledge(review.pipeline)
+    whole = review.suggest(review.raw[:3])
+    pending = review.get(whole)
+    done = review.approve(whole, leave_out=[review.raw[2]], note="not the third")
+    memory, shown = review.memory(done.memory_id), review.get(whole)
+    assert set(memory.source_memory_ids) == set(review.raw[:2])
+    assert TEXTS[2] not in memory.content
+    assert "gateway" not in memory.tags
+    assert ([one.id for one in shown.originals], shown.content) == (review.raw[:2], memory.content)
+    with review.engine.connect() as connection:
+        decisions = load_decisions(connection, review.pipeline.project().id)
+    assert (frozenset(review.raw[:2]), True) in {(frozenset(ids), same) for ids, same in decisions}
+    review.pipeline.roll_back(done.group_id)
+    assert review.get(whole) == replace(pending, worth=review.get(whole).worth)
+    assert dump_knowledge(review.pipeline)["task_memories"] == before["task_memories"]
+
+
+def test_part_of_one_or_of_others_is_refused(review: SuggestionReview) -> None:
+    with pytest.raises(UsageError, match="1 of 2 originals are left out, and a merge needs two"):
+        review.approve(review.ids[0], leave_out=[review.raw[0]])
+    with pytest.raises(UsageError, match="is no original of suggestion"):
+        review.approve(review.ids[0], leave_out=[review.raw[4]])
+    assert review.get(review.ids[0]).status == "pending"
 
 
 @pytest.mark.parametrize(("content", "message"), [(" ", "blank"), ("x" * 100_001, "100,000")])
