@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from consolidation_pipeline.service.review.suggestion_bulk import BulkResult
-    from consolidation_pipeline.service.review.suggestions import ListedDifference, QueueState, Suggestion
+    from consolidation_pipeline.service.review.suggestions import ListedDifference, Passage, QueueState, Suggestion
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges, or keep variants.")
 
@@ -320,7 +320,7 @@ def _describe(one: ListedDifference, *, is_numbered: bool) -> str:
 
     sides = []
     for passages, numbers in ((one.a, one.numbers_a), (one.b, one.numbers_b)):
-        said = ", ".join(passage.text for passage in passages)
+        said = _join_passages(passages)
         sides.append(f"{said} ({', '.join(map(str, numbers))})" if said and is_numbered else said)
     verb = "contradict" if one.contradicts else "differ"
     if not one.differs:
@@ -328,3 +328,12 @@ def _describe(one: ListedDifference, *, is_numbered: bool) -> str:
     if all(sides):
         return f"{verb} in {one.kind}: {' / '.join(sides)}"
     return f"{verb} in {one.kind}: only one says {next(filter(None, sides))}"
+
+
+def _join_passages(passages: Sequence[Passage]) -> str:
+    """Return passages in one line; a comma tells that others are between two of them."""
+    line, end = "", 0
+    for passage in passages:
+        gap = "" if not line else " " if passage.start == end + 1 else ", "
+        line, end = f"{line}{gap}{passage.text}", passage.start + len(passage.text)
+    return line

@@ -24,6 +24,8 @@ DIFFERENCE_LABELS = {
     "language": "languages not known, or not the same",
     "addition": "one says more",
 }
+# Of kinds that most often are in one text only, in words if both texts have such a word.
+_IN_BOTH = {"added cue": "different conditions", "exception": "different exceptions", "modifier": "different details"}
 _SHOWN_CHARS = 80
 
 
@@ -42,7 +44,7 @@ def describe_sides(kind: str, a: str, b: str) -> str:
         return label
     one, other = (shorten_words(side) for side in (a, b))
     if one and other:
-        return f"{label}: {one} / {other}"
+        return f"{_IN_BOTH.get(kind, label)}: {one} / {other}"
     only = {"polarity": "only one denies it: ", "exception": "only one has an exception: "}
     return only.get(kind, "only one says: ") + (one or other)
 

@@ -97,7 +97,15 @@ def _list_modalities(reading: Reading) -> set[str]:
 
 
 def _is_elsewhere(one: Reading, other: Reading) -> bool:
-    """Return True if a text tells a place of a word of both texts by a preposition that the other one lacks."""
+    """Return True if a text tells a place of a word of both texts by a preposition that the other one lacks.
+
+    So does one that tells from where, "from the hospital", what is at a place in the other one.
+    """
+    language = load_language(one.language or "en")
+    places = language.prepositions - language.genitives
+    governors = {token.key: token.governor for token in other.tokens}
+    if any(token.governor == "from" and governors.get(token.key) in places for token in one.tokens):
+        return True
     poles = _list_poles(other)
     cues = (cue for cue in one.cues if (cue.category, cue.pole) in _PLACES)
     nexts = ((cue, _find_next(one.tokens, cue)) for cue in cues)

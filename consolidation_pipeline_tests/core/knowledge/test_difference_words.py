@@ -13,6 +13,7 @@ from consolidation_pipeline.core.knowledge.difference_words import describe_side
         ("order", "resets", "Resets", "another order of words"),
         ("added cue", "", "What", "only one says: What"),
         ("added cue", "after 90 days", "", "only one says: after 90 days"),
+        ("added cue", "before", "After", "different conditions: before / After"),
         ("polarity", "", "never", "only one denies it: never"),
         ("exception", "unless coated", "", "only one has an exception: unless coated"),
         ("value", "7 days", "28 days", "different values: 7 days / 28 days"),

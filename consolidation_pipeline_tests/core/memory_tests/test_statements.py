@@ -19,6 +19,7 @@ LESS = [
     ("Die Chargen werden im Keller gelagert.", "Die Chargen werden gelagert."),
     ("Die Tür ist auch mit Karte zu öffnen.", "Die Tür ist mit Karte zu öffnen."),
     ("The tender was won by Kappa.", "The tender was won."),
+    ("Rosa is at the hospital.", "Rosa is back from the hospital."),
 ]
 ALL = [
     ("The van belongs to Marie.", "The van belongs to Marie, and to Peter."),
@@ -28,6 +29,7 @@ ALL = [
     ("Run migrations first.", "You should run migrations first."),
     ("Backups müssen geprüft werden.", "Bitte Backups prüfen."),
     ("Ejecuta las pruebas antes.", "Debes ejecutar las pruebas antes."),
+    ("The van from Nordpharm comes at 6.", "Nordpharm's van comes at 6."),
     ("Never crush tablets.", "Tablets must never be crushed."),
     ("Also run the tests on Windows.", "Run the tests on Windows."),
     ("The retry limit of the refunds queue is 3.", "The refunds queue has a retry limit of 3."),

@@ -130,6 +130,7 @@ def test_part_is_approved_and_undone(review: SuggestionReview) -> None:
     assert TEXTS[2] not in memory.content
     assert "gateway" not in memory.tags
     assert ([one.id for one in shown.originals], shown.content) == (review.raw[:2], memory.content)
+    assert shown.rationale == f"2 of 3 memories; left out: {review.raw[2]}"
     with review.engine.connect() as connection:
         decisions = load_decisions(connection, review.pipeline.project().id)
     assert (frozenset(review.raw[:2]), True) in {(frozenset(ids), same) for ids, same in decisions}
