@@ -347,9 +347,8 @@ def _narrow(connection: Connection, suggestion: Row[Any], approval: _Approval) -
     originals = _list_originals(suggestion, approval)
     found = store.load_originals(connection, [id_ for id_, _ in originals])
     kinds = list_kinds([read_text(found[id_]) for id_, _ in originals], word_similarity)
-    left_out = ", ".join(str(id_) for id_ in suggestion.original_memory_ids if id_ in approval.left_out)
     return {
-        "rationale": f"{len(originals)} of {len(suggestion.original_memory_ids)} memories; left out: {left_out}",
+        "rationale": f"a person approved {len(originals)} of {len(suggestion.original_memory_ids)} memories",
         "original_memory_ids": [id_ for id_, _ in originals],
         "original_versions": [version for _, version in originals],
         "difference_kinds": list(kinds),
