@@ -18,7 +18,7 @@ from consolidation_pipeline.api.models.memory_tests import (
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.core.memory_tests.memory_test import build_test
 from consolidation_pipeline.service.memory_tests import registry
-from consolidation_pipeline.service.memory_tests.evaluation import run_memory_tests
+from consolidation_pipeline.service.memory_tests.evaluation import run_memory_tests, tell_absent
 
 router = APIRouter(prefix="/api/v1/projects/{project}/memory-tests", tags=["memory tests"])
 
@@ -59,8 +59,10 @@ def remove_memory_test(
 
 
 def _list(caller: Caller, slug: str) -> MemoryTestsReply:
+    stored = registry.list_memory_tests(caller.engine, slug)
+    absent = tell_absent(caller.engine, slug, [one.test for one in stored])
     tests = [
-        MemoryTestItem.model_validate(registry.describe_memory_test(one))
-        for one in registry.list_memory_tests(caller.engine, slug)
+        MemoryTestItem.model_validate({**registry.describe_memory_test(one), "absent": absent.get(one.test.name)})
+        for one in stored
     ]
     return MemoryTestsReply(project=slug, tests=tests)

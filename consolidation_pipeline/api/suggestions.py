@@ -118,7 +118,10 @@ def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
     "/suggestions/{id}/approve", summary="Approve a merge", responses=declare_problems(400, 402, 404, 409, 502)
 )
 def approve_merge(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> DecisionReply:
-    """Merge the originals into one memory. 409: it was decided before, or an original or the expected text changed."""
+    """Merge the originals, or a part of them, into one memory.
+
+    409: it was decided before, or an original or the expected text changed.
+    """
     caller.check_owner([id], noun="suggestion")
     request = body or ValidateRequest()
     done = suggestion_decisions.approve_suggestion(
@@ -127,6 +130,7 @@ def approve_merge(id: UUID, caller: Admin, body: ValidateRequest | None = None) 
         content=request.content,
         lessons_learned=request.lessons_learned,
         accept_loss=request.accept_loss,
+        leave_out=request.leave_out,
         expected=request.expected,
         note=request.note,
         decided_by=caller.name,

@@ -82,6 +82,9 @@ def import_(
             print_note(line)
     if done.bad:
         _print_bad_rows(done)
+        if done.left_empty:
+            delete = f"consolidation projects delete {project}"
+            print_note(f"nothing was imported: project {project} was created and is empty; `{delete}` removes it")
         raise typer.Exit(FAILED)
 
 
@@ -100,6 +103,7 @@ def summarize_import(done: ImportResult) -> dict[str, object]:
         "bad_rows": [{"line": row.line, "reason": row.reason} for row in done.bad[:_LISTED_BAD]],
         "remarks": [asdict(remark) for remark in done.remarks[:_LISTED_BAD]],
         "rejects_file": done.rejects,
+        "left_empty": done.left_empty,
     }
 
 

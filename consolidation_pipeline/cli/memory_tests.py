@@ -97,11 +97,15 @@ def _change(
 ) -> None:
     from consolidation_pipeline.core.memory_tests.tests_file import read_one_test
     from consolidation_pipeline.service.memory_tests import registry
+    from consolidation_pipeline.service.memory_tests.evaluation import tell_absent
 
-    if add:
-        registry.add_memory_tests(engine, project, [read_one_test(text, name) for text in add], source="cli")
+    added = [read_one_test(text, name) for text in add]
+    if added:
+        registry.add_memory_tests(engine, project, added, source="cli")
     if path is not None:
-        registry.import_memory_tests(engine, project, path)
+        added += registry.import_memory_tests(engine, project, path)
+    for test, absent in tell_absent(engine, project, added).items():
+        print_note(f"warning: {test!r} tests nothing yet: {absent}")
     for one in remove:
         registry.remove_memory_test(engine, project, one)
     for enabled, chosen in switch.items():

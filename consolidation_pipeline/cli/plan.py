@@ -145,8 +145,12 @@ def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
 
 
 def _merge_lines(merge: MergeGroup) -> Iterator[str]:
+    from consolidation_pipeline.service.plan.merge_words import describe_additions
+
     verb = "merge" if merge.action == "create" else "merge into the existing memory"
-    yield f"{verb}: {merge.reason}, lowest similarity {merge.lowest_similarity:.2f} ({merge.id})"
+    added = describe_additions([source.text for source in merge.sources])
+    reason = merge.reason.replace(" say the same", f", {added}") if added else merge.reason
+    yield f"{verb}: {reason}, lowest similarity {merge.lowest_similarity:.2f} ({merge.id})"
     for source in merge.sources:
         yield f"  - {shorten(source.text, _TEXT_WIDTH)}"
     yield f"  = {shorten(merge.text, 2 * _TEXT_WIDTH)}"

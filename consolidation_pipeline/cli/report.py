@@ -10,7 +10,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.error_report import FAILED
-from consolidation_pipeline.cli.output import JsonFlag, print_json
+from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note
 from consolidation_pipeline.errors import UsageError
 
 _VERIFY = "verify"
@@ -61,7 +61,11 @@ def _write(job: str, format_: str | None, out: Path | None, sign_key_env: str | 
         raise UsageError(f"the environment variable {sign_key_env} is not set: it holds the key that signs")
     chosen = format_ or ("html" if out is not None and out.suffix in (".html", ".htm") else "json")
     engine, _ = open_store()
-    job_id, _ = find_job(engine, job)
+    job_id, project = find_job(engine, job)
+    if job == project.slug and not as_json:
+        print_note(
+            f"newest job of {job}: {job_id}; `consolidation history {job}` lists them, --out FILE.html is to read"
+        )
     text = make_document(engine, job_id, chosen, private_key=key)
     if out is None:
         print(text, end="")

@@ -54,7 +54,7 @@ def search(
     from consolidation_pipeline.service.search.as_of import parse_as_of
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery
     from consolidation_pipeline.service.search.hybrid_search import search as search_project
-    from consolidation_pipeline.service.search.typed_scopes import resolve_scope
+    from consolidation_pipeline.service.search.typed_scopes import resolve_scope, tell_unknown_scope
 
     if not query.strip():
         raise UsageError(f"QUERY is {query!r}: give words to search for")
@@ -82,6 +82,8 @@ def search(
         print_json(vars(found))
     else:
         _print_results(found, explain=explain)
+        if not found.results and (unknown := tell_unknown_scope(engine, project, search_query.scope)):
+            print_note(unknown)
 
 
 def _parse_time(name: str, given: str | None, *, to_end_of_day: bool = False) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +12,10 @@ from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from consolidation_pipeline.service.review.suggestion_bulk import BulkResult
-    from consolidation_pipeline.service.review.suggestions import ListedDifference, QueueState, Suggestion
+    from consolidation_pipeline.service.review.suggestions import ListedDifference, Passage, QueueState, Suggestion
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges, or keep variants.")
 
@@ -133,6 +135,14 @@ def approve(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Accept a text without some of the originals' numbers or names.")
     ] = False,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--leave-out",
+            metavar="ID",
+            help="Original that stays as it is: its number or id as `show` tells it. Repeat it for several.",
+        ),
+    ] = None,
     expect: Annotated[
         str | None,
         typer.Option(metavar="HASH", help="Hash of the text that you read, as `show` tells it. Refused if it changed."),
@@ -142,12 +152,16 @@ def approve(
 ) -> int:
     """Merge the originals of suggestions, by ids or by rule, each in its own transaction.
 
-    `approve --project shop --min-similarity 0.93 --type warning` approves all that match the rule.
+    `approve --project shop --min-similarity 0.93 --type warning` approves all that match the rule. `approve ID
+    --leave-out 3` merges the others of its originals.
     """
-    if (content, lessons, expect) != (None, None, None) and len(ids or ()) != 1:
-        raise UsageError("--content, --lessons and --expect are for one suggestion: give its id")
+    if ((content, lessons, expect) != (None, None, None) or leave_out) and len(ids or ()) != 1:
+        raise UsageError("--content, --lessons, --leave-out and --expect are for one suggestion: give its id")
     rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
-    how = {"content": content, "lessons_learned": lessons, "accept_loss": accept_loss, "note": note, "expected": expect}
+    how: dict[str, Any] = {"content": content, "lessons_learned": lessons, "accept_loss": accept_loss}
+    how |= {"note": note, "expected": expect}
+    if leave_out and ids:
+        how["leave_out"] = _find_originals(ids[0], leave_out)
     return _decide(ids, rule, "approve", how, as_json=as_json)
 
 
@@ -183,6 +197,26 @@ def keep(
     """Keep the originals as variants, by ids or by rule: all stay, no two are merged or asked about again."""
     rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
     return _decide(ids, rule, "keep", {"note": note}, as_json=as_json)
+
+
+def _find_originals(id_: str, references: list[str]) -> list[UUID]:
+    """Return the ids of originals of a suggestion that are given by number, id or its first digits."""
+    from consolidation_pipeline.core.id_prefixes import choose_id, find_bounds
+    from consolidation_pipeline.service.jobs.short_ids import SUGGESTIONS, find_row_id
+    from consolidation_pipeline.service.review.suggestions import get_suggestion
+
+    engine, _ = open_store()
+    found = get_suggestion(engine, find_row_id(engine, SUGGESTIONS, id_))
+    known = [original.id for original in found.originals]
+    chosen = []
+    for reference in references:
+        if reference.isdecimal() and 1 <= int(reference) <= len(known):
+            chosen.append(known[int(reference) - 1])
+            continue
+        first, last = find_bounds(reference, f"is no original: give a number from 1 to {len(known)}, an id, or")
+        missing = f"suggestion {found.id} has no original {reference}; `consolidation suggestions show` lists them"
+        chosen.append(choose_id(reference, [one for one in known if first <= one <= last], missing))
+    return chosen
 
 
 def _read_rule(
@@ -281,8 +315,25 @@ def _difference_lines(suggestion: Suggestion) -> list[str]:
 
 
 def _describe(one: ListedDifference, *, is_numbered: bool) -> str:
+    """Return a difference in words: the kind by which a rule names it, and what each side says, if anything."""
+    from consolidation_pipeline.core.knowledge.difference_words import DIFFERENCE_LABELS
+
     sides = []
     for passages, numbers in ((one.a, one.numbers_a), (one.b, one.numbers_b)):
-        said = ", ".join(passage.text for passage in passages) or "nothing"
-        sides.append(f"{said} ({', '.join(map(str, numbers))})" if is_numbered else said)
-    return f"{'contradict' if one.contradicts else 'differ'} in {one.kind}: {' / '.join(sides)}"
+        said = _join_passages(passages)
+        sides.append(f"{said} ({', '.join(map(str, numbers))})" if said and is_numbered else said)
+    verb = "contradict" if one.contradicts else "differ"
+    if not one.differs:
+        return f"{verb} in {one.kind}: {DIFFERENCE_LABELS.get(one.kind, one.kind)}"
+    if all(sides):
+        return f"{verb} in {one.kind}: {' / '.join(sides)}"
+    return f"{verb} in {one.kind}: only one says {next(filter(None, sides))}"
+
+
+def _join_passages(passages: Sequence[Passage]) -> str:
+    """Return passages in one line; a comma tells that others are between two of them."""
+    line, end = "", 0
+    for passage in passages:
+        gap = "" if not line else " " if passage.start == end + 1 else ", "
+        line, end = f"{line}{gap}{passage.text}", passage.start + len(passage.text)
+    return line

@@ -131,7 +131,11 @@ def read_config(values: Mapping[str, Any]) -> SourceConfig:
     Raises:
         UsageError: A field is unknown, missing or of the wrong type, or the kind is unknown.
     """
-    if values.get("kind") in KINDS and "url_env" not in values:
+    kind = values.get("kind")
+    if isinstance(kind, str) and kind not in KINDS:
+        kinds = ", ".join((*KINDS, FOLDER))
+        raise UsageError(f"there is no kind of store {kind!r}; kinds: {kinds} (notes in Markdown, with their path)")
+    if kind in KINDS and "url_env" not in values:
         raise UsageError("url_env is missing: name the environment variable that holds the URL of the store's database")
     try:
         config = SourceConfig.model_validate(values)
@@ -141,8 +145,6 @@ def read_config(values: Mapping[str, Any]) -> SourceConfig:
         if first["type"] == "extra_forbidden" and field in _FOLDER_ONLY:
             raise UsageError(f"{field} does not apply to {values.get('kind')}: give it with the kind folder") from error
         raise UsageError(f"{field} of the source: {problem}") from error
-    if config.kind not in KINDS:
-        raise UsageError(f"there is no kind of store {config.kind!r}; kinds: {', '.join((*KINDS, FOLDER))}")
     _check_variable(config.url_env)
     return config
 

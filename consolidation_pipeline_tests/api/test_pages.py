@@ -64,7 +64,7 @@ def find_merged_id(api: ApiContext) -> UUID:
 def test_page_labels_cover_all_stored_values() -> None:
     assert set(OPERATION_WORDS) == set(OPERATIONS)
     assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_LABELS)
-    assert set(PROOFS) - {"addition"} == set(DIFFERENCE_LABELS)
+    assert set(PROOFS) == set(DIFFERENCE_LABELS)
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
 
 
@@ -101,6 +101,21 @@ def test_differences_of_many_originals_are_numbered(api: ApiContext, visitor: Pa
     cards = re.findall(r'<p class="meta"><b class="number">(\d)</b>', page)
     assert cards == ["1", "2", "3"]
     assert "<kbd>v</kbd> keep all" in visitor.get("/review?project=drinks").text
+
+
+def test_memory_is_left_out_on_the_page(api: ApiContext, visitor: PageVisitor) -> None:
+    texts = ["The customer prefers tea.", "The customer prefers coffee.", "Note: the customer prefers tea."]
+    (id_,) = add_suggestion(api.pipeline, "some", *texts)
+    coffee = next(one.id for one in get_suggestion(api.pipeline.engine, id_).originals if "coffee" in one.content)
+    page = visitor.get(f"/review/{id_}").text
+    assert page.count('form="decision" name="leave_out_') == 3
+    field = f"leave_out_{coffee}"
+    assert f'name="{field}"' in page
+    refused = visitor.submit(f"/review/{id_}/approve", **{field: "1", "content": " "})
+    assert (refused.status_code, f'name="{field}" value="1" checked' in refused.text) == (400, True)
+    visitor.submit(f"/review/{id_}/approve", **{field: "1", "content": texts[0]})
+    done = get_suggestion(api.pipeline.engine, id_)
+    assert (done.status, [one.content for one in done.originals]) == ("validated", [texts[0], texts[2]])
 
 
 def test_review_list_names_projects_unless_filtered(visitor: PageVisitor) -> None:

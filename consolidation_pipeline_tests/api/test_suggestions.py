@@ -81,6 +81,14 @@ def test_suggestion_is_decided_only_once(api: ApiContext, admin: TestClient, sug
     assert api.pipeline.value(query, id=UUID(suggestion_ids[0])) == 1
 
 
+def test_leaving_out_of_a_pair_is_refused(admin: TestClient, suggestion_ids: list[str]) -> None:
+    path = f"{SUGGESTIONS}/{suggestion_ids[0]}"
+    original = admin.get(path).json()["originals"][0]["id"]
+    for left_out, message in ((original, "a merge needs two"), (suggestion_ids[0], "is no original of suggestion")):
+        refused = admin.post(f"{path}/approve", json={"leave_out": [left_out]})
+        assert (refused.status_code, message in refused.json()["message"]) == (400, True)
+
+
 def test_suggestions_of_a_kind_are_decided_together(api: ApiContext, admin: TestClient) -> None:
     foreign = {"project": FOREIGN, "decision": "keep"}
     add_pair_suggestions(api.pipeline, FOREIGN, count=3)

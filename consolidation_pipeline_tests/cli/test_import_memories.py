@@ -44,6 +44,7 @@ def test_import_shows_first_twenty_bad_rows(cli: Cli, write: Write) -> None:
     assert answer.err.count("line ") == 20
     assert "and 5 more" in answer.err
     assert answer.out == "p: 0 added, 0 there before, 25 bad\n"
+    assert "project p was created and is empty; `consolidation projects delete p` removes it" in answer.err
 
 
 def test_import_refuses_changed_row(cli: Cli, write: Write) -> None:

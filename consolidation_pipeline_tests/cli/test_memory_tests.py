@@ -45,6 +45,18 @@ def test_file_is_run_without_storing(cli: Cli, project: str, tmp_path: Path) -> 
     assert (wrong.code, f"{path}, line 2: 'must_remembr' is no kind of memory test" in wrong.err) == (2, True)
 
 
+def test_test_of_unknown_memories_is_told(cli: Cli, project: str, tmp_path: Path) -> None:
+    added = cli("test", project, "--add", f'must_not_merge: ["{FACT}", "b"]', "--name", "apart")
+    assert "warning: 'apart' tests nothing yet: no raw memory has the text or id of b" in added.err
+    path = tmp_path / "memory_tests.yaml"
+    path.write_text('tests:\n- must_merge: ["a", "b"]\n')
+    assert (
+        "tests nothing yet: no raw memory has the text or id of a and b"
+        in cli("test", project, "--import", str(path)).err
+    )
+    assert "warning" not in cli("test", project, "--add", f"must_remember: {FACT}").err
+
+
 def test_wrong_use_is_refused(cli: Cli, project: str) -> None:
     for arguments, message in (
         (["--list", "--junit", "x.xml"], "--list runs no test"),

@@ -94,7 +94,7 @@ def test_rollback_of_extended_job_needs_cascade(cli: Cli, consolidated: dict[str
     assert set(refused.json["conflicts"]) == {change["id"] for change in changes}
     assert "--cascade" in refused.err
     lines = refused.err.splitlines()
-    assert lines[0].endswith("roll these groups back first, or use --cascade:")
+    assert lines[0].endswith(" --cascade` undoes it with them, or roll these groups back first:")
     assert lines[1].endswith(f", group {changes[0]['group_id']}")
     assert changes[0]["id"] not in refused.err
     assert cli("metrics", "notes", "--json").json["consolidated"] == 4

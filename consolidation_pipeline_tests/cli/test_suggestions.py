@@ -93,6 +93,17 @@ def test_suggestion_decision_names_undo_command(cli: Cli, waiting: list[str]) ->
     assert (rejected.code, rejected.out.count("rejected; undo: consolidation rollback")) == (0, 2)
 
 
+def test_originals_are_left_out_by_number_or_id(cli: Cli, waiting: list[str]) -> None:
+    first = cli("suggestions", "show", waiting[0], "--json").json["originals"][0]["id"]
+    for given in ("1", first, first[:8]):
+        assert (
+            "originals are left out, and a merge needs two"
+            in cli("suggestions", "approve", waiting[0], "--leave-out", given).err
+        )
+    assert "no original" in cli("suggestions", "approve", waiting[0], "--leave-out", "99").err
+    assert "give its id" in cli("suggestions", "approve", *waiting, "--leave-out", "1").err
+
+
 def test_approve_takes_only_the_text_that_was_read(cli: Cli, engine: Engine, waiting: list[str]) -> None:
     read = cli("suggestions", "show", waiting[0], "--json").json["text_hash"]
     assert f"(text {read})" in cli("suggestions", "show", waiting[0]).out

@@ -50,6 +50,7 @@ class MemoryTestItem(Reply):
     checked_at: datetime | None
     passed: bool | None = Field(description="null = it was not run yet.")
     failure: str | None
+    absent: str | None = Field(description="The memories that it names and that do not exist; null = all do.")
 
 
 class MemoryTestsReply(Reply):

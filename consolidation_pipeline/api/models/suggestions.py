@@ -112,6 +112,11 @@ class ValidateRequest(RejectRequest):
     lessons_learned: str | None = Field(
         None, max_length=_MAX_TEXT_CHARS, description='Replaces the proposed lessons; "": none.'
     )
+    leave_out: list[UUID] = Field(
+        [],
+        max_length=1000,
+        description="Originals that stay as they are; the proposed text is made anew of the others, at least two.",
+    )
     expected: str | None = Field(
         None, max_length=100, description="`text_hash` of the text that was read. 409 if it was written anew since."
     )

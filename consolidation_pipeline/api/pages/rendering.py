@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from consolidation_pipeline.core.knowledge.difference_words import DIFFERENCE_LABELS
 from consolidation_pipeline.core.text.counted_nouns import counted, plural, plural_of
 from consolidation_pipeline.core.text.truncation import truncate_at_word
 
@@ -59,22 +60,6 @@ OUTCOME_WORDS = {
 }
 # Outcomes that are nobody's decision, although the ledger names who made room for them or asked for the run.
 PROGRAM_OUTCOMES = ("proposed", "rewritten", "superseded")
-DIFFERENCE_LABELS = {
-    "polarity": "one denies it",
-    "opposite": "opposites",
-    "cue": "another condition or degree",
-    "value": "different values",
-    "name": "different names",
-    "code": "different code",
-    "exchange": "two words have changed places",
-    "order": "another order",
-    "exception": "an exception in one only",
-    "added cue": "a condition in one only",
-    "moved cue": "a condition on something else",
-    "modifier": "a word in one only that may say which one is meant",
-    "word": "different words",
-    "language": "languages not known, or not the same",
-}
 STATUS_LABELS = {
     "pending": "waiting",
     "validated": "approved",

@@ -269,7 +269,7 @@ def decide_together(
 
 @router.post("/{id}/approve")
 def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Merge the originals, with the proposed or the edited text."""
+    """Merge the originals without those that are left out, with the proposed or the edited text."""
     suggestion = _find_suggestion(visitor, id)
 
     def merge() -> None:
@@ -279,6 +279,7 @@ def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedFo
             content=_read_edit(form, "content", suggestion.content),
             lessons_learned=_read_edit(form, "lessons_learned", suggestion.lessons_learned or ""),
             accept_loss=bool(form.get("accept_loss")),
+            leave_out=[one.id for one in suggestion.originals if form.get(f"leave_out_{one.id}")],
             note=form.get("note", "").strip() or None,
             decided_by=visitor.name,
             settings=visitor.settings,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from typing import Literal, NamedTuple
 
 from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED
@@ -142,6 +143,27 @@ def tell_sightings(seen: Sightings, content: str, language: str | None) -> str:
         parts.append(_tell_days(seen.first, seen.last, language))
     is_guess = any(line.startswith((TRIED, TO_TRY)) for line in content.split("\n"))
     return f"{', '.join(parts)}; {_SUPPOSED}." if is_guess else f"{', '.join(parts)}."
+
+
+def tell_in_english(seen: str) -> str:
+    """Return what ``tell_sightings`` told in another language in English, for lists that are. Days stay as written."""
+    english = _LABELS["en"]
+    for labels in _LABELS.values():
+        for field in ("said_in", "seen_in_patterns", "seen", "seen_once", "group"):
+            if match := _compile(getattr(labels, field)).match(seen):
+                told, rest = str(getattr(english, field)).format(*match.groups()), seen[match.end() :]
+                for place in ("in_session", "in_sessions"):
+                    if sessions := _compile(f" {getattr(labels, place)}").match(rest):
+                        named = getattr(english, place).format(*sessions.groups())
+                        return f"{told} {named}{rest[sessions.end() :]}"
+                return told + rest
+    return seen
+
+
+@cache
+def _compile(template: str) -> re.Pattern[str]:
+    """Return the pattern of a label with numbers; nothing of a word follows it."""
+    return re.compile(re.escape(template).replace(r"\{\}", r"(\d+)") + r"(?!\w)")
 
 
 def _tell_days(first: date, last: date, language: str) -> str:

@@ -17,7 +17,7 @@ from consolidation_pipeline.core.memories.memories import NewMemory, check_memor
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.text.search_language import detect_configuration
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
-from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
+from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import COLUMNS, NO_WALLS, make_scope_key
 from consolidation_pipeline.service.intake.free_vectors import embed_if_free
@@ -54,7 +54,8 @@ class ImportResult:
 
     ``scope``: the project's option. ``scopes``: scopes of the good rows. ``repeats_apart``: texts that the project's
     scopes have in common, counted once for each scope after the first: they are not merged. ``revised``: memories that
-    got the new text of their file. ``remarks``: what was skipped, and why.
+    got the new text of their file. ``remarks``: what was skipped, and why. ``left_empty``: the project was created, and
+    no row was good.
     """
 
     project: str
@@ -68,6 +69,7 @@ class ImportResult:
     remarks: list[Remark] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
     rejects: Path | None = None
+    left_empty: bool = False
 
 
 def import_memories(
@@ -109,6 +111,7 @@ def import_memories(
     config = {} if scope is None else {"scope": parse_options({"scope": scope}).scope}
     rows = read_rows(path, format)
     first = next(rows, None)  # Before the project is created: an unreadable source must not leave an empty project.
+    is_new = not _exists(engine, slug)
     project = ensure_project(engine, slug, config)
     own_scope = parse_options(project.config).scope
     if scope is not None and own_scope != config["scope"]:
@@ -136,7 +139,16 @@ def import_memories(
             result.repeats_apart = count_repeats_apart(connection, project.id, scope=own_scope)
     result.bad.sort(key=lambda row: row.line)
     result.rejects = _write_rejects(result, rejects_dir)
+    result.left_empty = is_new and not result.added and bool(result.bad)
     return result
+
+
+def _exists(engine: Engine, slug: str) -> bool:
+    try:
+        with engine.connect() as connection:
+            return bool(get_project(connection, slug).id)
+    except NotFoundError:
+        return False
 
 
 def ensure_project(engine: Engine, slug: str, config: Mapping[str, Any] | None = None) -> Project:

@@ -150,12 +150,15 @@ class _View:
     entries: Sequence[str]
     named: Mapping[str, Sequence[NamedMemory]]
 
-    def find_place(self, query: str, claim: str, *, limit: int) -> int | None:
-        """Return the place of the first memory that says ``claim`` in a search for ``query``; None if none does."""
+    def find_place(self, query: str, claim: str, *, limit: int, in_full: bool = True) -> int | None:
+        """Return the place of the first memory that says ``claim`` in a search for ``query``; None if none does.
+
+        ``in_full``: as in ``says``.
+        """
         vector = self.embed(query)
         asked = SearchQuery(query, limit=limit)
         hits = search_within(self.connection, self.project, asked, options=self.options, vector=vector)
-        return next((place for place, hit in enumerate(hits, 1) if says(hit.content, claim)), None)
+        return next((place for place, hit in enumerate(hits, 1) if says(hit.content, claim, in_full=in_full)), None)
 
 
 def _find_named(connection: Connection, project_id: UUID, tests: Iterable[MemoryTest]) -> dict[str, list[NamedMemory]]:
@@ -188,9 +191,9 @@ def _check_remember(view: _View, test: MemoryTest) -> MemoryTestResult:
 
 def _check_not_say(view: _View, test: MemoryTest) -> MemoryTestResult:
     claim = test.body["text"]
-    if any(says(entry, claim) for entry in view.entries):
+    if any(says(entry, claim, in_full=False) for entry in view.entries):
         return MemoryTestResult(test, False, "an active playbook entry says it")
-    place = view.find_place(claim, claim, limit=SEARCHED)
+    place = view.find_place(claim, claim, limit=SEARCHED, in_full=False)
     reason = "" if place is None else f"an active memory says it: place {place} of a search for it"
     return MemoryTestResult(test, place is None, reason)
 

@@ -151,7 +151,7 @@ def _savepoint(connection: Connection | None) -> Iterator[Connection]:
 def _find_reason(test: MemoryTest, item: PlannedKnowledge, entries: dict[UUID, str]) -> str | None:
     """Return why a test would fail with this item; None if it would not."""
     is_active = item.text is not None and item.action != "retire" and not item.needs_review
-    if test.kind == "must_not_say" and is_active and says(item.text or "", test.body["text"]):
+    if test.kind == "must_not_say" and is_active and says(item.text or "", test.body["text"], in_full=False):
         return f"the {item.kind} would say it"
     if test.kind == "playbook_has" and item.kind == "playbook":
         before, after = (_has(one, test.body["text"]) for one in (entries, _apply(item, entries)))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.knowledge.pattern_layout import tell_in_english
 from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
@@ -147,7 +148,8 @@ def _describe_item(row: Row[Any]) -> dict[str, Any]:
 
 def _describe_reason(row: Row[Any]) -> str:
     """Return why a row waits, and how often and when a pattern was seen."""
-    return ". ".join(filter(None, (_explain_waiting(row), (row.details or {}).get(SEEN))))
+    seen = (row.details or {}).get(SEEN)
+    return ". ".join(filter(None, (_explain_waiting(row), seen and tell_in_english(seen))))
 
 
 def _explain_waiting(row: Row[Any]) -> str:

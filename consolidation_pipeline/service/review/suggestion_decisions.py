@@ -6,16 +6,18 @@ next group of the queue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION, cluster_key
+from consolidation_pipeline.core.knowledge.difference_kinds import list_kinds
 from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.text.text_merge import MergedText, find_missing_literals
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge.merged_memories import (
     PlannedMerge,
@@ -24,7 +26,7 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
 )
 from consolidation_pipeline.service.review.expected_text import check_expected
 from consolidation_pipeline.service.review.suggestion_queue import refill_queue
-from consolidation_pipeline.service.review.suggestion_texts import merge_originals
+from consolidation_pipeline.service.review.suggestion_texts import merge_originals, read_text
 from consolidation_pipeline.service.review.suggestions import Suggestion, get_suggestion, join_parts
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.model_access import open_embedder
@@ -73,13 +75,14 @@ def approve_suggestion(
     content: str | None = None,
     lessons_learned: str | None = None,
     accept_loss: bool = False,
+    leave_out: Collection[UUID] = (),
     expected: str | None = None,
     note: str | None = None,
     decided_by: str,
     settings: Settings | None = None,
     refill: bool = True,
 ) -> SuggestionDecision:
-    """Merge the originals of a suggestion into one memory.
+    """Merge the originals of a suggestion, or a part of them, into one memory.
 
     The memory, its lineage, the hiding of the originals and the status are written in one transaction. If originals are
     merged memories, the one with the most sources is extended and takes in the others.
@@ -88,13 +91,16 @@ def approve_suggestion(
         content: Text of the memory; None = as proposed.
         lessons_learned: Lessons, appended to the content; None = as proposed.
         accept_loss: Accept a text that leaves out facts which the proposed one has.
+        leave_out: Originals that stay as they are. The proposed text is made anew of the others, and the suggestion is
+            kept as one to merge those.
         expected: Hash of the proposed text that the person read (``text_hash``); None = not checked.
         settings: None = those of the environment.
         refill: Propose the next group at once.
 
     Raises:
         NotFoundError: There is no such suggestion.
-        UsageError: The text is blank or too long, or it leaves out facts.
+        UsageError: The text is blank or too long, or it leaves out facts. Or what is to be left out is no original, or
+            fewer than two are left.
         ConflictError: The suggestion was decided before. Or an original is gone, archived, merged or changed, and the
             suggestion is superseded now. Or the proposed text is another one than expected. Or another merged memory
             has the same text.
@@ -104,8 +110,10 @@ def approve_suggestion(
     suggestion = get_suggestion(engine, id)
     _refuse_decided(suggestion)
     check_expected("suggestion", id, join_parts(suggestion.content, suggestion.lessons_learned), expected)
+    left_out = frozenset(leave_out)
+    suggestion = _choose_part(engine, suggestion, left_out, settings) if left_out else suggestion
     text = _read_edit(suggestion, content, lessons_learned, accept_loss=accept_loss)
-    approval = _prepare_approval(engine, suggestion, text, settings=settings)
+    approval = _prepare_approval(engine, suggestion, text, left_out, settings=settings)
     return _decide(
         engine, id, "validated", note=note, decided_by=decided_by, settings=settings, refill=refill, approval=approval
     )
@@ -164,7 +172,7 @@ class _Approval:
     """The approved text and its vector (d,) of ``model``.
 
     ``project``: slug. ``scope``: the project's option. ``method``: how the text was made. ``dropped``: sentences of the
-    originals for which the proposed text had no room.
+    originals for which the proposed text had no room. ``left_out``: originals that stay.
     """
 
     project: str
@@ -174,6 +182,23 @@ class _Approval:
     model: str
     method: str
     dropped: tuple[str, ...]
+    left_out: frozenset[UUID]
+
+
+def _choose_part(engine: Engine, suggestion: Suggestion, left_out: frozenset[UUID], settings: Settings) -> Suggestion:
+    """Return a suggestion to merge the other originals. Raise UsageError if they are no two, or one is no original."""
+    known = {original.id for original in suggestion.originals}
+    if unknown := left_out - known:
+        raise UsageError(f"{min(unknown)} is no original of suggestion {suggestion.id}, so it cannot be left out")
+    originals = [original for original in suggestion.originals if original.id not in left_out]
+    if len(originals) < 2:
+        raise UsageError(f"{len(left_out)} of {len(known)} originals are left out, and a merge needs two: reject it")
+    with engine.connect() as connection:
+        options = effective_options(get_project(connection, suggestion.project), settings)
+        found = store.load_originals(connection, [original.id for original in originals])
+    rows = [found[original.id] for original in originals if original.id in found]
+    content = merge_originals(rows, max_chars=options.merge_max_chars).content
+    return replace(suggestion, originals=originals, content=content, lessons_learned=None, method="heuristic")
 
 
 def _read_edit(suggestion: Suggestion, content: str | None, lessons_learned: str | None, *, accept_loss: bool) -> str:
@@ -196,7 +221,9 @@ def _read_edit(suggestion: Suggestion, content: str | None, lessons_learned: str
     return text
 
 
-def _prepare_approval(engine: Engine, suggestion: Suggestion, text: str, *, settings: Settings) -> _Approval:
+def _prepare_approval(
+    engine: Engine, suggestion: Suggestion, text: str, left_out: frozenset[UUID], *, settings: Settings
+) -> _Approval:
     """Embed the approved text, before anything is locked. Raise the errors of ``approve_suggestion``."""
     edited = text != join_parts(suggestion.content, suggestion.lessons_learned)
     with engine.connect() as connection:
@@ -214,6 +241,7 @@ def _prepare_approval(engine: Engine, suggestion: Suggestion, text: str, *, sett
         embedder.name,
         method="hybrid" if edited else "llm" if suggestion.method == "llm" else "heuristic",
         dropped=() if edited or suggestion.method == "llm" else merged.dropped,
+        left_out=left_out,
     )
 
 
@@ -237,7 +265,7 @@ def _decide(
         lock_active_keys_of(connection, [id_])
         suggestion = _lock_pending(connection, id_)
         author = Author(suggestion.project_id, None, decided_by)
-        changed = {} if approval is None else _find_changed_originals(connection, suggestion, approval.scope)
+        changed = {} if approval is None else _find_changed_originals(connection, suggestion, approval)
         memory_id = None
         if changed:
             reason = "an original has changed since"
@@ -252,6 +280,7 @@ def _decide(
                 "reviewed_by": decided_by,
                 "reviewed_at": datetime.now(UTC),
                 "review_note": note,
+                **({} if approval is None else _narrow(connection, suggestion, approval)),
             }
         store.decide_suggestion(connection, author, suggestion, values, group_id=group_id, reason=reason)
         payload = {"suggestion_id": str(id_), "status": values["status"], "group_id": str(group_id)}
@@ -291,15 +320,43 @@ def _refuse_decided(suggestion: Row[Any] | Suggestion) -> None:
     )
 
 
-def _find_changed_originals(connection: Connection, suggestion: Row[Any], scope: str) -> dict[UUID, str]:
-    """Lock the originals; return by id what happened to those that changed since the suggestion was made."""
-    store.lock_originals(connection, suggestion.original_memory_ids)
-    found = store.load_originals(connection, suggestion.original_memory_ids, scope=scope)
-    versions = zip(suggestion.original_memory_ids, suggestion.original_versions, strict=True)
-    changes = ((id_, _describe_change(found.get(id_), version)) for id_, version in versions)
+def _find_changed_originals(connection: Connection, suggestion: Row[Any], approval: _Approval) -> dict[UUID, str]:
+    """Lock the originals to merge; return by id what happened to those that changed since the suggestion was made."""
+    versions = dict(_list_originals(suggestion, approval))
+    store.lock_originals(connection, [*versions])
+    found = store.load_originals(connection, [*versions], scope=approval.scope)
+    changes = ((id_, _describe_change(found.get(id_), version)) for id_, version in versions.items())
     changed = {id_: change for id_, change in changes if change is not None}
     keys = {row.scope_key for row in found.values()}
     return changed or dict.fromkeys(found if len(keys) > 1 else (), "is kept apart by the option scope")
+
+
+def _list_originals(suggestion: Row[Any], approval: _Approval) -> list[tuple[UUID, int]]:
+    """Return id and version of the originals to merge."""
+    listed = zip(suggestion.original_memory_ids, suggestion.original_versions, strict=True)
+    return [(id_, version) for id_, version in listed if id_ not in approval.left_out]
+
+
+def _narrow(connection: Connection, suggestion: Row[Any], approval: _Approval) -> dict[str, Any]:
+    """Return the values by which a suggestion becomes one to merge the approved part; none if it is the whole.
+
+    So nothing learns from the approval that the others say the same.
+    """
+    if not approval.left_out:
+        return {}
+    originals = _list_originals(suggestion, approval)
+    found = store.load_originals(connection, [id_ for id_, _ in originals])
+    kinds = list_kinds([read_text(found[id_]) for id_, _ in originals], word_similarity)
+    return {
+        "rationale": f"a person approved {len(originals)} of {len(suggestion.original_memory_ids)} memories",
+        "original_memory_ids": [id_ for id_, _ in originals],
+        "original_versions": [version for _, version in originals],
+        "difference_kinds": list(kinds),
+        "suggested_content": approval.content,
+        "suggested_lessons_learned": None,
+        "suggested_keywords": [],
+        "method": approval.method,
+    }
 
 
 def _describe_change(original: Row[Any] | None, version: int) -> str | None:
@@ -314,13 +371,15 @@ def _write_memory(
     connection: Connection, author: Author, suggestion: Row[Any], approval: _Approval, *, group_id: UUID, reason: str
 ) -> UUID:
     """Write the merged memory and hide its originals, which are locked and unchanged; return the memory's id."""
-    raw = store.lock_originals(connection, suggestion.original_memory_ids)
+    ids = [id_ for id_, _ in _list_originals(suggestion, approval)]
+    raw = store.lock_originals(connection, ids)
     sources = load_sources(connection, raw, scope=approval.scope)
-    existing = sort_by_source_count(load_consolidated(connection, suggestion.original_memory_ids).values())
+    existing = sort_by_source_count(load_consolidated(connection, ids).values())
     (plan,) = find_retired(connection, [_plan_merge(suggestion, sources, existing, approval)])
     vectors = load_unit_vectors(connection, raw, approval.model, len(approval.vector))
     cosines = {id_: round(float(vector @ approval.vector), 6) for id_, vector in vectors.items()}
     values = build_merged_columns(plan)
+    keywords = [] if approval.left_out else suggestion.suggested_keywords
     memory = MergedMemory(
         id=plan.id,
         version=plan.version,
@@ -328,7 +387,7 @@ def _write_memory(
         values={
             **values,
             "details": {**values["details"], APPROVED: True},
-            "tags": list(dict.fromkeys([*values["tags"], *suggestion.suggested_keywords])),
+            "tags": list(dict.fromkeys([*values["tags"], *keywords])),
         },
         vector=approval.vector,
         model=approval.model,
@@ -347,7 +406,7 @@ def _plan_merge(
 ) -> PlannedMerge:
     ordered = [sources[id_] for id_ in sorted(sources)]
     ids = [source.id for source in ordered]
-    first = suggestion.original_memory_ids[0]
+    first = _list_originals(suggestion, approval)[0][0]
     texts = tuple(source.body for source in ordered)
     left_out = find_left_out(texts, approval.content)
     return PlannedMerge(

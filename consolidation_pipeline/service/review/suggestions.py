@@ -81,6 +81,12 @@ class ListedDifference:
     numbers_a: Sequence[int]
     numbers_b: Sequence[int]
 
+    @property
+    def differs(self) -> bool:
+        """False if the passages are the same words in other places, or none."""
+        a, b = ([passage.text.casefold() for passage in side] for side in (self.a, self.b))
+        return a != b
+
 
 @dataclass(frozen=True)
 class Suggestion:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import lru_cache
+from itertools import chain
 from uuid import UUID
 
 from consolidation_pipeline import tracing
@@ -39,6 +40,7 @@ from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
+from consolidation_pipeline.service.search.typed_scopes import tell_unknown_scope
 from consolidation_pipeline.service.search.versions import find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
@@ -63,8 +65,9 @@ DEFAULT_BUDGET = 2000
 _CLEAR_SCORE = 0.9
 # A memory that is not about the task, and answers it no better than this, has only chance in common with it.
 _CHANCE = 0.05
-# Below this number of memories and entries, the project knows little about a task.
+# Below this number of memories and entries, the project knows little about a task, unless one mostly answers it.
 _FEW = 3
+_ANSWERS = 0.5
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,10 @@ def _build(
         tokens=0,
         token_budget=token_budget,
     )
-    return _add_recommendations(context, _recommend(project.slug, candidates, selection))
+    advice = _recommend(project.slug, candidates, selection)
+    is_little = scope and len(selection.selected) < _FEW
+    unknown = tell_unknown_scope(engine, project, scope) if is_little else None
+    return _add_recommendations(context, chain([unknown] if unknown else [], advice))
 
 
 def _select(pieces: Sequence[ContextPiece], budget: int) -> ContextSelection:
@@ -364,7 +370,7 @@ def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) 
     count, more = len(selected), sum(not piece.is_related for piece in selection.left_out)
     if candidates.note:
         yield candidates.note
-    if count + more < _FEW:
+    if count + more < _FEW and not any(hit.match >= _ANSWERS for hit in candidates.hits.values()):
         yield f"{slug} knows little about this ({count + more} found): store what you learn as memories."
     settled = [_is_settled(one, candidates.hits) for one in selection.contradictions]
     if any(settled):

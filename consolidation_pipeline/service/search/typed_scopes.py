@@ -7,8 +7,10 @@ from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import complete_scope, list_prefixes
 from consolidation_pipeline.service.search.hybrid_search import to_storable
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.scope_keys import has_walls
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search.context import list_scopes
+from consolidation_pipeline.store.search.context import has_scope, list_scopes
 
 # Scopes that a message lists.
 _LISTED = 5
@@ -40,6 +42,16 @@ def resolve_scope(engine: Engine, project: Project | str, typed: str | None) -> 
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         raise UsageError(f"scope {typed!r} may be any of {len(found)} ({option}): give one of {listed}{more}")
     return found[0] if found else complete_scope(typed, option)
+
+
+def tell_unknown_scope(engine: Engine, project: Project | str, key: str | None) -> str | None:
+    """Return that no memory of a project has a scope; None if one has, or nothing is kept apart."""
+    with autocommit_connection(engine) as connection:
+        owner = get_project(connection, project) if isinstance(project, str) else project
+        option = parse_options(owner.config).scope
+        if not key or not has_walls(option) or has_scope(connection, owner.id, to_storable(key), option=option):
+            return None
+    return f"No memory of {owner.slug} has the scope {key!r}: check its name ({option})."
 
 
 def is_named(key: str, project: Project, typed: str) -> bool:

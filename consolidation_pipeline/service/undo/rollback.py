@@ -128,7 +128,7 @@ def roll_back(
         lock_active_keys(connection, [project.id])
         found, dependents = _find_changes(connection, target, settings)
         if dependents and not cascade:
-            _reject_dependents(dependents)
+            _reject_dependents(target, dependents)
         changes = [*found.changes, *(change.seq for change in dependents)]
         attributes = {"consolidation.rollback.target": str(target), tracing.MEMORY_RECORD_COUNT: len(changes)}
         with tracing.memory_span("update_memory", found.project.slug, attributes):
@@ -173,8 +173,9 @@ def _check_target(found: RollbackTarget, target: UUID, days: int) -> None:
         raise ConflictError(f"{target} records what audit retention removed: that cannot be restored")
     if found.undone_by:
         undone_by = tuple(map(str, found.undone_by))
+        parts = f" (and parts of it by {', '.join(undone_by[1:])})" if len(undone_by) > 1 else ""
         redo = f"`consolidation rollback {undone_by[0]}` redoes it"
-        raise ConflictError(f"{target} was rolled back before, by {', '.join(undone_by)}; {redo}", undone_by)
+        raise ConflictError(f"{target} was rolled back before, by {undone_by[0]}{parts}; {redo}", undone_by)
     if found.age > timedelta(days=days):
         raise ExpiredError(
             f"{target} is {found.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
@@ -190,14 +191,15 @@ def _leave_out_erased(connection: Connection, found: RollbackTarget, target: UUI
     return replace(found, changes=left)
 
 
-def _reject_dependents(dependents: Sequence[Row[Any]]) -> None:
+def _reject_dependents(target: UUID, dependents: Sequence[Row[Any]]) -> None:
     """Raise ConflictError naming the dependent groups, newest first: the order in which they can be undone."""
     groups = {row.group_id: row for row in reversed(dependents)}
     listed = [f"{row.operation} of {row.changed_at:%Y-%m-%d %H:%M}, group {id_}" for id_, row in groups.items()]
     more = [f"and {len(listed) - _SHOWN_GROUPS} more groups"] if len(listed) > _SHOWN_GROUPS else []
     count = "1 later change depends" if len(dependents) == 1 else f"{len(dependents)} later changes depend"
     raise ConflictError(
-        f"{count} on it; roll these groups back first, or use --cascade:",
+        f"{count} on it; `consolidation rollback {target} --cascade` undoes it with them, or roll these groups back "
+        "first:",
         tuple(str(row.id) for row in dependents),
         (*listed[:_SHOWN_GROUPS], *more),
     )

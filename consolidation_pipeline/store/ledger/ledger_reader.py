@@ -21,7 +21,7 @@ class RollbackTarget:
 
     ``kind``: group or job; a rollback has the kind of what it undid. ``operations``: operations of the changes.
     ``changes``: ``seq`` of each change in effect. ``undone_by``: groups of the rollbacks that undid the changes, if
-    none is in effect any more. ``age``: of the newest change.
+    none is in effect any more, those of a whole job first and then by what they undid. ``age``: of the newest change.
     """
 
     kind: str
@@ -35,16 +35,19 @@ class RollbackTarget:
 # Each change of the target with its newest undoing or redoing: after an even number of turns it is in effect.
 _FIND_TARGET = """
     WITH RECURSIVE fate AS (
-        SELECT c.seq AS origin, c.id, c.seq, c.group_id, 0 AS turns
+        SELECT c.seq AS origin, c.id, c.seq, c.group_id, c.reverts_scope AS scope, 0 AS turns
         FROM consolidation.consolidation_changes c WHERE /* condition */
         UNION ALL
-        SELECT f.origin, r.id, r.seq, r.group_id, f.turns + 1
+        SELECT f.origin, r.id, r.seq, r.group_id, r.reverts_scope, f.turns + 1
         FROM fate f JOIN consolidation.consolidation_changes r ON r.reverts_change_id = f.id),
-    newest AS (SELECT DISTINCT ON (origin) origin, seq, group_id, turns FROM fate ORDER BY origin, turns DESC)
+    newest AS (SELECT DISTINCT ON (origin) origin, seq, group_id, scope, turns FROM fate ORDER BY origin, turns DESC),
+    undoing AS (
+        SELECT group_id, bool_or(scope = 'job') AS of_job, count(*) AS n, max(seq) AS seq
+        FROM newest WHERE turns % 2 = 1 GROUP BY group_id)
     SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age,
         min(c.reverts_scope) AS reverts_scope, array_agg(DISTINCT c.operation) AS operations,
         array_agg(n.seq ORDER BY n.seq) FILTER (WHERE n.turns % 2 = 0) AS in_effect,
-        array_agg(DISTINCT n.group_id) FILTER (WHERE n.turns % 2 = 1) AS undone_by
+        (SELECT array_agg(group_id ORDER BY of_job DESC, n DESC, seq DESC) FROM undoing) AS undone_by
     FROM newest n
         JOIN consolidation.consolidation_changes c ON c.seq = n.origin
         JOIN consolidation.projects p ON p.id = c.project_id

@@ -58,6 +58,17 @@ def list_scopes(connection: Connection, project_id: UUID, prefixes: Sequence[str
     return [row.key for row in found]
 
 
+_HAS_SCOPE = """
+    SELECT EXISTS (SELECT 1 FROM consolidation.task_memories t WHERE project_id = :project AND /* raw_key */ = :scope)
+"""
+
+
+def has_scope(connection: Connection, project_id: UUID, scope: str, *, option: str) -> bool:
+    """Return True if a raw memory of a project has the scope key ``scope``; ``option``: the project's."""
+    statement = compose(_HAS_SCOPE, raw_key=raw_scope_key(option))
+    return bool(connection.execute(text(statement), {"project": project_id, "scope": scope}).scalar_one())
+
+
 _LOAD_SCOPES = """
     SELECT id, /* raw_key */ AS scope FROM consolidation.task_memories t WHERE id = ANY(:ids) UNION ALL
     SELECT id, scope_key FROM consolidation.consolidated_memories WHERE id = ANY(:ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,6 +13,7 @@ import pytest
 from consolidation_pipeline.core.knowledge import difference_kinds
 from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
 from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_matching
 from consolidation_pipeline.service.review.suggestion_decisions import (
@@ -26,6 +28,7 @@ from consolidation_pipeline.store.review.suggestions import NewSuggestion, appen
 from consolidation_pipeline.store.similarity.calibrations import load_decided_texts, load_decisions
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, call_concurrently
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 TEXTS = [text for pair in NEAR_MISSES for text in pair]
@@ -115,6 +118,46 @@ def test_edited_approval_keeps_left_out_texts(review: SuggestionReview) -> None:
     assert memory.content == "Idle connections close after 60 seconds."
     assert (memory.consolidation_method, memory.details["approved"]) == ("hybrid", True)
     assert memory.details["dropped"] == [TEXTS[0]]
+
+
+def test_part_is_approved_and_undone(review: SuggestionReview) -> None:
+    review.reject(review.ids[0])
+    review.reject(review.ids[1])
+    before = dump_knowledge(review.pipeline)
+    whole = review.suggest(review.raw[:3])
+    pending = review.get(whole)
+    done = review.approve(whole, leave_out=[review.raw[2]], note="not the third")
+    memory, shown = review.memory(done.memory_id), review.get(whole)
+    assert set(memory.source_memory_ids) == set(review.raw[:2])
+    assert TEXTS[2] not in memory.content
+    assert "gateway" not in memory.tags
+    assert ([one.id for one in shown.originals], shown.content) == (review.raw[:2], memory.content)
+    assert shown.rationale == "a person approved 2 of 3 memories"
+    with review.engine.connect() as connection:
+        decisions = load_decisions(connection, review.pipeline.project().id)
+    assert (frozenset(review.raw[:2]), True) in {(frozenset(ids), same) for ids, same in decisions}
+    review.pipeline.roll_back(done.group_id)
+    assert review.get(whole) == replace(pending, worth=review.get(whole).worth)
+    assert dump_knowledge(review.pipeline)["task_memories"] == before["task_memories"]
+
+
+def test_memory_that_was_left_out_can_be_erased(review: SuggestionReview) -> None:
+    review.reject(review.ids[0])
+    review.reject(review.ids[1])
+    done = review.approve(review.suggest(review.raw[:3]), leave_out=[review.raw[2]])
+    erase_memories(review.engine, [review.raw[2]], changed_by="me")
+    assert set(review.memory(done.memory_id).source_memory_ids) == set(review.raw[:2])
+    assert find_broken_rules(review.pipeline) == []
+    with pytest.raises(ConflictError, match="erased"):
+        review.pipeline.roll_back(done.group_id)
+
+
+def test_part_of_one_or_of_others_is_refused(review: SuggestionReview) -> None:
+    with pytest.raises(UsageError, match="1 of 2 originals are left out, and a merge needs two"):
+        review.approve(review.ids[0], leave_out=[review.raw[0]])
+    with pytest.raises(UsageError, match="is no original of suggestion"):
+        review.approve(review.ids[0], leave_out=[review.raw[4]])
+    assert review.get(review.ids[0]).status == "pending"
 
 
 @pytest.mark.parametrize(("content", "message"), [(" ", "blank"), ("x" * 100_001, "100,000")])

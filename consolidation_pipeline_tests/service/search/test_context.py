@@ -338,6 +338,19 @@ def test_context_in_scope_leaves_out_other_users(pipeline: Pipeline) -> None:
 
     assert [told(user) for user in texts] == [[text] for text in texts.values()]
     assert content in told(None)
+    advice = build_context(pipeline.engine, KNOWN, TASK, settings=pipeline.settings, scope="bo").recommendations
+    assert advice[0].startswith("No memory of known has the scope 'bo'")
+    advice = build_context(pipeline.engine, KNOWN, TASK, settings=pipeline.settings, scope="bob").recommendations
+    assert not [one for one in advice if "has the scope" in one]
+
+
+def test_answered_task_is_no_task_of_which_little_is_known(shared: Pipeline) -> None:
+    text = "The retry limit of the refunds queue is 3."
+    add(shared, "answered", [text])
+    [told] = build_context(shared.engine, "answered", text, settings=shared.settings).memories
+    assert told.match >= 0.5
+    advice = build_context(shared.engine, "answered", text, settings=shared.settings).recommendations
+    assert not [one for one in advice if "knows little" in one]
 
 
 def test_memory_that_speaks_to_its_reader_is_marked(shared: Pipeline) -> None:

@@ -89,6 +89,7 @@ def test_keys_with_a_meaning_are_no_memories(make_store: Callable[[Kind], Store]
     ("config", "words"),
     [
         ({"kind": "mem1", "url_env": URL_ENV}, "there is no kind of store 'mem1'; kinds: mem0,"),
+        ({"kind": "notes", "path": "/notes"}, "there is no kind of store 'notes'; kinds: mem0,"),
         ({"kind": "mem0", "url_env": "postgresql://a:b@c/d"}, "url_env is not the name of an environment variable"),
         ({"kind": "mem0", "url_env": "NO_SUCH_URL"}, "the variable NO_SUCH_URL is not set"),
         ({"kind": "mem0", "url_env": URL_ENV, "color": "red"}, "color of the source"),

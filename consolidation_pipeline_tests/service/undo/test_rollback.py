@@ -154,6 +154,19 @@ def test_second_rollback_of_job_changes_nothing(pipeline: Pipeline) -> None:
     assert (dump_knowledge(pipeline), dump_ledger(pipeline)) == (before, changes)
 
 
+def test_refusal_names_rollback_of_whole_job(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    job = pipeline.run().job_id
+    parts = [pipeline.roll_back(group_of_job(pipeline, job, at)).rollback_id for at in (0, 1)]
+    whole = pipeline.roll_back(job).rollback_id
+    with pytest.raises(
+        ConflictError, match=f"before, by {whole} .and parts of it by .*`consolidation rollback {whole}`"
+    ) as refused:
+        pipeline.roll_back(job)
+    assert refused.value.conflicts[0] == str(whole)
+    assert {*refused.value.conflicts[1:]} == {*map(str, parts)}
+
+
 def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
     first = pipeline.consolidate(corpus())
     # Versions continue counting, so that a stale version of the first merge does not match the second.
