@@ -130,6 +130,36 @@ def read_copulas(pieces: list[Piece], language: Language) -> list[Piece]:
     return pieces
 
 
+def open_conditions(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with the conjunction of a condition that opens with its verb: "wird er krank, .." is "wenn"."""
+    for at, piece in enumerate(pieces[:-1]):
+        conjunction = language.verb_first.get(piece.lower, "") if piece.text[0].isupper() else ""
+        if not conjunction or (at and pieces[at - 1].kind != "stop"):
+            continue
+        stop = next((end for end in range(at, len(pieces)) if pieces[end].kind == "stop"), len(pieces))
+        commas = [end for end in range(at, stop) if pieces[end].kind == "comma"]
+        # Of a sentence with more clauses, it is not plain where the condition ends.
+        if len(commas) != 1 or pieces[commas[0]].text != "," or (stop < len(pieces) and pieces[stop].text == "?"):
+            continue
+        end = commas[0]
+        others = language.relatives | language.complementizers | language.coordinators
+        if end == at + 1 or end + 1 == stop or pieces[end + 1].lower in others:
+            continue
+        words, verb = pieces[at + 1 : end], piece._replace(text=piece.text.lower())
+        particle = words[-1] if words[-1].lower in language.particles else None
+        if (piece.lower,) in language.phrases:
+            words = [*words, verb]
+        elif words[0].lower not in language.determiners:  # "Fällt Schnee" has the order of "roter Schnee"
+            words = [verb, *words]
+        elif particle:
+            words = [*words[:-1], verb._replace(lower=particle.lower + verb.lower)]
+        else:
+            words = [*words, verb]
+        condition = [piece._replace(lower=conjunction), *words]
+        return [*pieces[:at], *condition, *open_conditions(pieces[end:], language)]
+    return pieces
+
+
 def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with each particle at the end of a clause behind its verb, or in one word with it.
 
@@ -163,7 +193,8 @@ def _parts_verbs(piece: Piece, language: Language) -> bool:
     if phrase is None:
         return False
     opens_clause = phrase.role == "marker" and phrase.key not in PHRASE_MARKERS
-    return opens_clause or (phrase.key, phrase.pole) == ("polarity", "negative")
+    is_negation = (phrase.key, phrase.pole) == ("polarity", "negative")
+    return opens_clause or (is_negation and not language.has_prefixes)  # "er springt nicht an"
 
 
 def _ends_clause(pieces: Sequence[Piece], at: int, language: Language) -> bool:

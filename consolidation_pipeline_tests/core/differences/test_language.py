@@ -87,21 +87,23 @@ DIFFERENT = {
         nehmen; rechnung vertrag; preis rabatt; keller dachboden; tee kaffee; zug auto; verschieben absagen;
         reservieren stornieren; aktivieren deaktivieren; wichtig dringend; billig teuer; sauber schmutzig;
         leise laut; fehler warnung; testen ausrollen; schreiben lesen; spalte zeile; ursache lösung; planen
-        bauen
+        bauen; tasse becher; decke kissen; balkon terrasse; torte keks; pfand miete
     """,
     "es": """
         subir descargar; revisar aprobar; copiar mover; borrar archivar; diario semanal; empezar terminar;
         comprar alquilar; cliente empleado; carta correo; perro gato; almuerzo cena; padre madre; enviar
         recibir; preguntar responder; permitir prohibir; abrir cerrar; añadir quitar; ganar perder; factura
         contrato; precio descuento; sótano ático; té café; tren coche; aplazar cancelar; reservar cancelar;
-        encender apagar; barato caro; limpio sucio; escribir leer; columna fila; causa solución
+        encender apagar; barato caro; limpio sucio; escribir leer; columna fila; causa solución; vaso copa;
+        plato cuenco; balcón terraza; caldera radiador; manta sábana; sartén olla; sumar restar
     """,
     "fr": """
         télécharger envoyer; vérifier approuver; copier déplacer; supprimer archiver; quotidien
         hebdomadaire; commencer finir; acheter louer; client employé; lettre courriel; chien chat; déjeuner
         dîner; frère soeur; envoyer recevoir; demander répondre; autoriser interdire; ouvrir fermer; ajouter
         enlever; gagner perdre; facture contrat; prix remise; cave grenier; thé café; train voiture;
-        reporter annuler; réserver annuler; allumer éteindre; écrire lire; colonne ligne; cause solution
+        reporter annuler; réserver annuler; allumer éteindre; écrire lire; colonne ligne; cause solution;
+        tasse verre; casserole poêle; volet rideau; facture devis; élève professeur; location vente
     """,
     "zh": """
         复制 移动; 删除 归档; 客户 员工; 午餐 晚餐; 推迟 取消; 购买 租; 医生 老师; 汽车 自行车;
