@@ -351,8 +351,11 @@ class _Reader:
             self.pointed = len(self.tokens)
         if word in language.date_articles:
             self.dated = len(self.tokens)
-        if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
-            written = " ".join(piece.lower for piece in words)
+        written = " ".join(piece.lower for piece in words)
+        is_request = meaning.role == "light" and len(words) > 1 and written not in language.prepositions
+        if is_request and words[0].lower not in language.prepositions:  # "pensez à fermer", "n'oubliez pas de fermer"
+            self.governor = ""
+        elif meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
             preposition = written if written in language.prepositions else word  # dentro de
             self.governor, self.governed_from = (meaning.key or preposition), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
