@@ -137,13 +137,14 @@ def open_conditions(pieces: list[Piece], language: Language) -> list[Piece]:
         if not conjunction or (at and pieces[at - 1].kind != "stop"):
             continue
         stop = next((end for end in range(at, len(pieces)) if pieces[end].kind == "stop"), len(pieces))
-        commas = [end for end in range(at, stop) if pieces[end].kind == "comma"]
-        # Of a sentence with more clauses, it is not plain where the condition ends.
-        if len(commas) != 1 or pieces[commas[0]].text != "," or (stop < len(pieces) and pieces[stop].text == "?"):
+        end = next((end for end in range(at, stop) if pieces[end].kind == "comma"), stop)
+        is_question = stop < len(pieces) and pieces[stop].text == "?"
+        if end == at + 1 or end + 1 >= stop or pieces[end].text != "," or is_question:
             continue
-        end = commas[0]
-        others = language.relatives | language.complementizers | language.coordinators
-        if end == at + 1 or end + 1 == stop or pieces[end + 1].lower in others:
+        rest = next((at for at in range(end + 1, stop) if pieces[at].kind == "comma"), stop)
+        # "Wird er krank, hilft es, Ann zu rufen"; of a sentence with more clauses, the main clause is not plain.
+        is_plain = rest == stop or any(piece.lower in language.infinitive_marks for piece in pieces[rest:stop])
+        if not is_plain or not _may_be_verb(pieces[end + 1], language):
             continue
         words, verb = pieces[at + 1 : end], piece._replace(text=piece.text.lower())
         particle = words[-1] if words[-1].lower in language.particles else None
@@ -158,6 +159,14 @@ def open_conditions(pieces: list[Piece], language: Language) -> list[Piece]:
         condition = [piece._replace(lower=conjunction), *words]
         return [*pieces[:at], *condition, *open_conditions(pieces[end:], language)]
     return pieces
+
+
+def _may_be_verb(piece: Piece, language: Language) -> bool:
+    """Return True if a piece may be the verb behind a condition: "Wird er krank, hilft Ann"."""
+    meaning = language.phrases.get((piece.lower,))
+    others = language.relatives | language.complementizers | language.coordinators | language.alternatives
+    is_other = piece.lower in others | language.determiners | language.prepositions
+    return piece.text[0].islower() and not is_other and (meaning is None or meaning.role != "marker")
 
 
 def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:

@@ -179,6 +179,8 @@ class _Reader:
             return size, Phrase("light")
         if meaning and meaning.key == "against" and self._compares():
             return size, Phrase("light", "with")
+        if meaning and meaning.key == "than" and language.has_noun_capitals and self._tells_state(pieces, at + 1):
+            return size, Phrase("light")
         if size == 1 and word in language.degrees and at + 1 < len(pieces) and self._has_degree(pieces[at + 1]):
             return 1, Phrase("synonym", language.read_word(language.degrees[word]))
         if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
@@ -231,6 +233,16 @@ class _Reader:
         is_amount = phrase is not None and phrase.key == "quantity"
         is_time = language.stem(piece.lower) in language.times or piece.lower in language.calendar
         return piece.kind == "literal" or piece.lower in language.numbers or is_amount or is_time
+
+    def _tells_state(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if an adjective stands at a piece, and nothing is compared: "wird als offline angezeigt"."""
+        tokens, language = self.tokens[self.clause_start :], self.language
+        if not tokens or at >= len(pieces) or pieces[at].kind != "word" or (pieces[at].lower,) in language.phrases:
+            return False
+        endings = (*language.graded_endings, "ers")
+        compares = any(token.text[0].islower() and token.text.endswith(endings) for token in tokens)
+        counts = any(cue.clause == self.clause and cue.category == "quantity" for cue in self.cues)
+        return pieces[at].text[0].islower() and not compares and not counts
 
     def _has_degree(self, piece: Piece) -> bool:
         """Return True for a comparative and a participle: "etwas höher", "etwas gestiegen", not "etwas essen"."""

@@ -4,6 +4,8 @@ NEAR_MISSES = [
     # conditions that open with a verb, and days
     ("Muss der Teig ruhen, kommt er in den Kühlraum.", "Kann der Teig ruhen, kommt er in den Kühlraum."),
     ("Fällt der Strom aus, springt das Aggregat an.", "Fällt der Strom aus, springt das Aggregat nicht an."),
+    ("Die Kisten kamen früher als geplant.", "Die Kisten kamen früh wie geplant."),
+    ("Es kamen mehr Kisten als bestellt.", "Es kamen bestellte Kisten."),
     ("El viernes se friega la cocina.", "Los viernes se friega la cocina."),
     ("Die Preise sind leicht gestiegen.", "Die Preise sind stark gestiegen."),
     ("Customers get an invoice by post.", "Customers get a receipt by post."),

@@ -236,8 +236,8 @@ MAY_MERGE = {
         "Die Protokolle werden nach 30 Tagen entfernt.",
     ),
     "verb in front of a condition": (
-        "Wird der Drucker im Büro nicht angezeigt, hilft ein Neustart.",
-        "Wenn der Drucker im Büro nicht angezeigt wird, hilft ein Neustart.",
+        "Wird der Drucker im Büro als offline angezeigt, hilft es, ihn neu zu starten.",
+        "Wenn der Drucker im Büro offline angezeigt wird, hilft es, ihn neu zu starten.",
     ),
     "verb with a particle in front of a condition": (
         "Fällt der Strom im Stall aus, springt das Aggregat an.",
