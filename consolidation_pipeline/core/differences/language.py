@@ -56,8 +56,11 @@ tools: Verbs before a tool, "use pip to install it" = the preposition of "instal
 alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
+verb_first: Verbs that may open a condition = the conjunction that they stand for: "wird er krank, ..." is "wenn".
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_ordinal_dots: True if a number with a full stop is an ordinal: "am 3. März".
+degrees: Quantities = the adverb that they are before a comparative or a participle: "etwas höher".
+graded_endings: Endings of comparatives, and of participles that tell how much: "höher", "gestiegen".
 gerund_verbs, gerund_endings: Verbs that demand what the gerund after them tells, "needs cleaning", and its endings.
 has_late_participles: True if words may stand between an auxiliary and its participle.
 past_forms: Verbs that tell what was done and are no present form, also those that are participles too: sent, took.
@@ -225,6 +228,7 @@ class Language(FunctionWords):
     participle_prepositions: frozenset[str]
     particles: frozenset[str]
     has_prefixes: bool
+    verb_first: Mapping[str, str]
     times: frozenset[str]
     time_adverbs: frozenset[str]
     openings: frozenset[str]
@@ -235,6 +239,8 @@ class Language(FunctionWords):
     family_endings: frozenset[str]
     participle_endings: tuple[str, ...]
     participles: frozenset[str]
+    degrees: Mapping[str, str]
+    graded_endings: tuple[str, ...]
     gerund_verbs: frozenset[str]
     gerund_endings: tuple[str, ...]
     has_ordinal_dots: bool

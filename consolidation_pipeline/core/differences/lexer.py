@@ -131,6 +131,45 @@ def read_copulas(pieces: list[Piece], language: Language) -> list[Piece]:
     return pieces
 
 
+def open_conditions(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with the conjunction of a condition that opens with its verb: "wird er krank, .." is "wenn"."""
+    for at, piece in enumerate(pieces[:-1]):
+        conjunction = language.verb_first.get(piece.lower, "") if piece.text[0].isupper() else ""
+        if not conjunction or (at and pieces[at - 1].kind != "stop"):
+            continue
+        stop = next((end for end in range(at, len(pieces)) if pieces[end].kind == "stop"), len(pieces))
+        end = next((end for end in range(at, stop) if pieces[end].kind == "comma"), stop)
+        is_question = stop < len(pieces) and pieces[stop].text == "?"
+        if end == at + 1 or end + 1 >= stop or pieces[end].text != "," or is_question:
+            continue
+        rest = next((at for at in range(end + 1, stop) if pieces[at].kind == "comma"), stop)
+        # "Wird er krank, hilft es, Ann zu rufen"; of a sentence with more clauses, the main clause is not plain.
+        is_plain = rest == stop or any(piece.lower in language.infinitive_marks for piece in pieces[rest:stop])
+        if not is_plain or not _may_be_verb(pieces[end + 1], language):
+            continue
+        words, verb = pieces[at + 1 : end], piece._replace(text=piece.text.lower())
+        particle = words[-1] if words[-1].lower in language.particles else None
+        if (piece.lower,) in language.phrases:
+            words = [*words, verb]
+        elif words[0].lower not in language.determiners:  # "Fällt Schnee" has the order of "roter Schnee"
+            words = [verb, *words]
+        elif particle:
+            words = [*words[:-1], verb._replace(lower=particle.lower + verb.lower)]
+        else:
+            words = [*words, verb]
+        condition = [piece._replace(lower=conjunction), *words]
+        return [*pieces[:at], *condition, *open_conditions(pieces[end:], language)]
+    return pieces
+
+
+def _may_be_verb(piece: Piece, language: Language) -> bool:
+    """Return True if a piece may be the verb behind a condition: "Wird er krank, hilft Ann"."""
+    meaning = language.phrases.get((piece.lower,))
+    others = language.relatives | language.complementizers | language.coordinators | language.alternatives
+    is_other = piece.lower in others | language.determiners | language.prepositions
+    return piece.text[0].islower() and not is_other and (meaning is None or meaning.role != "marker")
+
+
 def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with each particle at the end of a clause behind its verb, or in one word with it.
 
@@ -164,7 +203,8 @@ def _parts_verbs(piece: Piece, language: Language) -> bool:
     if phrase is None:
         return False
     opens_clause = phrase.role == "marker" and phrase.key not in PHRASE_MARKERS
-    return opens_clause or (phrase.key, phrase.pole) == ("polarity", "negative")
+    is_negation = (phrase.key, phrase.pole) == ("polarity", "negative")
+    return opens_clause or (is_negation and not language.has_prefixes)  # "er springt nicht an"
 
 
 def _ends_clause(pieces: Sequence[Piece], at: int, language: Language) -> bool:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import takewhile
 
 from consolidation_pipeline.core.differences.language import Language, is_unspaced
 from consolidation_pipeline.core.differences.lexer import Piece
@@ -34,8 +35,10 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
 
 def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, str]:
     """Return the number of pieces of a number with its unit, if one follows the last piece of it, and its key."""
-    unit = pieces[at + 1] if at + 1 < len(pieces) and pieces[at + 1].kind == "word" else None
-    measured = with_unit(number, " ", language.units.get(unit.lower, unit.lower)) if unit else None
+    words = [piece.lower for piece in takewhile(lambda piece: piece.kind == "word", pieces[at + 1 : at + 3])]
+    if (unit := language.units.get(" ".join(words))) and len(words) > 1:  # "por ciento"
+        return 3, f"number:{with_unit(number, ' ', unit)}"
+    measured = with_unit(number, " ", language.units.get(words[0], words[0])) if words else None
     return (2 if measured else 1), f"number:{measured or plain(number)}"
 
 

@@ -16,6 +16,7 @@ from consolidation_pipeline.core.differences.lexer import (
     join_negations,
     join_particles,
     move_tools,
+    open_conditions,
     read_copulas,
     split_pieces,
     unify_signs,
@@ -85,6 +86,7 @@ class _Reader:
         pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
         pieces = join_negations(drop_remarks(pieces, language), language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
+        pieces = open_conditions(pieces, language) if language.verb_first else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
         pieces = move_tools(pieces, language)
         at, is_opening, sentence_start, relative = 0, True, 0, -1
@@ -173,12 +175,18 @@ class _Reader:
             return size, Phrase("light")
         if meaning and meaning.key == "against" and self._compares():
             return size, Phrase("light", "with")
+        if meaning and meaning.key == "than" and language.has_noun_capitals and self._tells_state(pieces, at + 1):
+            return size, Phrase("light")
+        if size == 1 and word in language.degrees and at + 1 < len(pieces) and self._has_degree(pieces[at + 1]):
+            return 1, Phrase("synonym", language.read_word(language.degrees[word]))
         if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
             following = pieces[at + 1]
             if following.kind == "word" and following.lower.endswith(language.gerund_endings):
                 self.gerund = len(self.tokens)
                 return 1, Phrase("cue", "modality", "required")
         if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
+            return 1, language.phrases.get((word,))
+        if meaning and size > 1 and self._ends_with_preposition(pieces, at + size):
             return 1, language.phrases.get((word,))
         if meaning and size > 1 and (meaning.key, meaning.pole) == ("order", "final"):
             behind = pieces[at + size].lower if at + size < len(pieces) else ""
@@ -222,6 +230,22 @@ class _Reader:
         is_time = language.stem(piece.lower) in language.times or piece.lower in language.calendar
         return piece.kind == "literal" or piece.lower in language.numbers or is_amount or is_time
 
+    def _tells_state(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if an adjective stands at a piece, and nothing is compared: "wird als offline angezeigt"."""
+        tokens, language = self.tokens[self.clause_start :], self.language
+        if not tokens or at >= len(pieces) or pieces[at].kind != "word" or (pieces[at].lower,) in language.phrases:
+            return False
+        endings = (*language.graded_endings, "ers")
+        compares = any(token.text[0].islower() and token.text.endswith(endings) for token in tokens)
+        counts = any(cue.clause == self.clause and cue.category == "quantity" for cue in self.cues)
+        return pieces[at].text[0].islower() and not compares and not counts
+
+    def _has_degree(self, piece: Piece) -> bool:
+        """Return True for a comparative and a participle: "etwas höher", "etwas gestiegen", not "etwas essen"."""
+        language, word = self.language, piece.lower
+        is_known = (word,) in language.phrases or piece.text[0].isupper()
+        return not is_known and (word.endswith(language.graded_endings) or language.is_participle(word))
+
     def _is_participle(self, pieces: Sequence[Piece], at: int) -> bool:
         return at < len(pieces) and self.language.is_participle(pieces[at].lower)
 
@@ -239,6 +263,15 @@ class _Reader:
         if meaning is None or meaning.role == "label":
             return True
         return word in self.language.determiners and word not in self.language.prepositions
+
+    def _ends_with_preposition(self, pieces: Sequence[Piece], end: int) -> bool:
+        """Return True if the last word before a piece is no particle: "hört auf dem Ohr", "come around ten"."""
+        language, last = self.language, pieces[end - 1].lower
+        meaning = language.phrases.get((last,))
+        if meaning and (meaning.key, meaning.pole) == ("bound", "about"):
+            return self._counts(pieces, end)
+        is_both = language.has_prefixes and last in language.particles and last in language.prepositions
+        return is_both and end < len(pieces) and pieces[end].lower in language.determiners
 
     def _end_sentence(self, end: int) -> None:
         """Take note of a sentence that ends at an offset."""
@@ -326,8 +359,11 @@ class _Reader:
             self.pointed = len(self.tokens)
         if word in language.date_articles:
             self.dated = len(self.tokens)
-        if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
-            written = " ".join(piece.lower for piece in words)
+        written = " ".join(piece.lower for piece in words)
+        is_request = meaning.role == "light" and len(words) > 1 and written not in language.prepositions
+        if is_request and words[0].lower not in language.prepositions:  # "pensez à fermer", "n'oubliez pas de fermer"
+            self.governor = ""
+        elif meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
             preposition = written if written in language.prepositions else word  # dentro de
             self.governor, self.governed_from = (meaning.key or preposition), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
@@ -482,7 +518,9 @@ class _Reader:
             or language.calendar.get(language.stem(lower))
         ):
             key = day
-            if lower not in language.calendar and lower.endswith("s"):  # "on Mondays" may be every Monday
+            is_plural = lower not in language.calendar and lower.endswith("s")
+            is_plural |= at > 0 and pieces[at - 1].lower in language.generic_articles  # "los viernes"
+            if is_plural and not self._has_quantity():  # "on Mondays" may be every Monday
                 self.cues.append(Cue(piece.text, "quantity", "any", len(self.tokens), self.clause, piece.start))
         elif _is_name(piece.text, is_first, language.has_noun_capitals) or self._is_used_as_name(pieces, at):
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
@@ -495,6 +533,10 @@ class _Reader:
         if meaning and lower in language.prepositions:
             self.phrase, self.governor = self.phrase + 1, ""
         return size
+
+    def _has_quantity(self) -> bool:
+        """Return True if a quantity stands before the next token: "tous les lundis"."""
+        return any((cue.category, cue.place) == ("quantity", len(self.tokens)) for cue in self.cues[-2:])
 
     def _is_used_as_name(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True for code, a channel, a word behind "named", and the second of two nouns: "Firma Lange"."""

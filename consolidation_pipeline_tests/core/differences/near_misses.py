@@ -61,6 +61,14 @@ NEAR_MISSES = [
     ),
     ("We water the lemon tree twice daily in summer.", "We water the lemon tree daily in summer."),
     ("Der Filter wird zweimal jährlich im Keller gewechselt.", "Der Filter wird jährlich im Keller gewechselt."),
+    # conditions that open with a verb, and days
+    ("Muss der Teig ruhen, kommt er in den Kühlraum.", "Kann der Teig ruhen, kommt er in den Kühlraum."),
+    ("Fällt der Strom aus, springt das Aggregat an.", "Fällt der Strom aus, springt das Aggregat nicht an."),
+    ("Die Kisten kamen früher als geplant.", "Die Kisten kamen früh wie geplant."),
+    ("Es kamen mehr Kisten als bestellt.", "Es kamen bestellte Kisten."),
+    ("El viernes se friega la cocina.", "Los viernes se friega la cocina."),
+    ("Die Preise sind leicht gestiegen.", "Die Preise sind stark gestiegen."),
+    ("Customers get an invoice by post.", "Customers get a receipt by post."),
     # who has it done
     ("We let the hedge grow.", "The hedge grows."),
     ("Wir lassen den Zaun streichen.", "Wir streichen den Zaun."),

@@ -83,28 +83,70 @@ DIFFERENT = {
         buy; fix ignore; fix report; test deploy; train test
     """,
     "de": """
-        hochladen herunterladen; prüfen freigeben; kopieren verschieben; löschen archivieren; täglich
-        wöchentlich; starten beenden; kaufen mieten; kunde mitarbeiter; brief email; früh spät; hund katze;
-        montag dienstag; mittagessen abendessen; bruder schwester; arzt lehrer; senden erhalten; fragen
-        antworten; erlauben verbieten; öffnen schließen; hinzufügen entfernen; gewinnen verlieren; geben
-        nehmen; rechnung vertrag; preis rabatt; keller dachboden; tee kaffee; zug auto; verschieben absagen;
-        reservieren stornieren; aktivieren deaktivieren; wichtig dringend; billig teuer; sauber schmutzig;
-        leise laut; fehler warnung; testen ausrollen; schreiben lesen; spalte zeile; ursache lösung; planen
-        bauen
+        hochladen herunterladen; prüfen freigeben; kopieren verschieben; löschen archivieren; täglich wöchentlich;
+        starten beenden; kaufen mieten; kunde mitarbeiter; brief email; früh spät; hund katze; montag dienstag;
+        mittagessen abendessen; bruder schwester; arzt lehrer; senden erhalten; fragen antworten; erlauben verbieten;
+        öffnen schließen; hinzufügen entfernen; gewinnen verlieren; geben nehmen; rechnung vertrag; preis rabatt; keller
+        dachboden; tee kaffee; zug auto; verschieben absagen; reservieren stornieren; aktivieren deaktivieren; wichtig
+        dringend; billig teuer; sauber schmutzig; leise laut; fehler warnung; testen ausrollen; schreiben lesen; spalte
+        zeile; ursache lösung; planen bauen; tasse becher; decke kissen; balkon terrasse; torte keks; pfand miete;
+        kassieren zahlen; gießen schneiden; säen ernten; impfen wiegen; backen braten; einfrieren kühlen; erwärmen
+        kühlen; schälen schneiden; fegen wischen; waschen bügeln; trocknen waschen; kaufen verkaufen; bestellen abholen;
+        liefern abholen; anrufen schreiben; anrufen besuchen; korrigieren schreiben; unterschreiben lesen; drucken
+        scannen; abheften löschen; kopieren löschen; verschieben kopieren; verlängern kündigen; verschieben vorziehen;
+        verschieben ausfallen; aussetzen absagen; reservieren bezahlen; mieten kaufen; leihen schenken; hinzufügen
+        wegnehmen; öffnen streichen; abschließen aufschließen; einschalten heizen; hochtragen hinunterbringen;
+        zusammenbauen zerlegen; aufhängen wegräumen; füllen leeren; zählen wiegen; testen genehmigen; prüfen
+        unterschreiben; putzen desinfizieren; behandeln operieren; gang fenster; küche bad; schlafzimmer wohnzimmer; tür
+        fenster; dach boden; garage keller; garten terrasse; schrank schublade; tisch stuhl; teller glas; milch sahne;
+        käse butter; nuss mandel; apfel birne; huhn pute; kuh kalb; schaf ziege; traktor lkw; auto motorrad; zug bus;
+        arzt krankenschwester; zahnarzt kinderarzt; lehrer schulleiter; schüler lehrer; vater sohn; bruder cousin; kunde
+        lieferant; mitarbeiter chef; praktikant lehrling; rechnung angebot; rechnung bestellung; rechnung quittung;
+        preis gehalt; vertrag brief; morgens abends; rot blau; alt neu; teuer gratis; leer voll; roh gekocht;
+        vegetarisch vegan; hoch niedrig; breit lang; klausur unterricht; heft buch; bleistift kugelschreiber; fieber
+        husten; erkältung grippe; rechnung beleg
     """,
     "es": """
-        subir descargar; revisar aprobar; copiar mover; borrar archivar; diario semanal; empezar terminar;
-        comprar alquilar; cliente empleado; carta correo; perro gato; almuerzo cena; padre madre; enviar
-        recibir; preguntar responder; permitir prohibir; abrir cerrar; añadir quitar; ganar perder; factura
-        contrato; precio descuento; sótano ático; té café; tren coche; aplazar cancelar; reservar cancelar;
-        encender apagar; barato caro; limpio sucio; escribir leer; columna fila; causa solución
+        subir descargar; revisar aprobar; copiar mover; borrar archivar; diario semanal; empezar terminar; comprar
+        alquilar; cliente empleado; carta correo; perro gato; almuerzo cena; padre madre; enviar recibir; preguntar
+        responder; permitir prohibir; abrir cerrar; añadir quitar; ganar perder; factura contrato; precio descuento;
+        sótano ático; té café; tren coche; aplazar cancelar; reservar cancelar; encender apagar; barato caro; limpio
+        sucio; escribir leer; columna fila; causa solución; vaso copa; plato cuenco; balcón terraza; caldera radiador;
+        manta sábana; sartén olla; sumar restar; cobrar pagar; regar podar; sembrar cosechar; vacunar pesar; hornear
+        freír; congelar enfriar; calentar enfriar; pelar cortar; barrer fregar; lavar planchar; secar lavar; doblar
+        planchar; coser lavar; comprar vender; encargar recoger; entregar recoger; enviar recoger; llamar escribir;
+        llamar visitar; inscribir pagar; aprobar suspender; corregir escribir; firmar leer; firmar enviar; imprimir
+        escanear; archivar borrar; copiar borrar; mover copiar; cambiar mover; renovar cancelar; prorrogar cancelar;
+        aplazar adelantar; retrasar adelantar; suspender cancelar; reservar pagar; alquilar comprar; alquilar vender;
+        prestar regalar; donar vender; ingresar retirar; abrir pintar; cerrar bloquear; encender calentar; apagar bajar;
+        subir bajar; montar desmontar; colgar guardar; poner quitar; llenar vaciar; contar pesar; medir pesar; probar
+        aprobar; revisar firmar; analizar probar; limpiar desinfectar; curar operar; operar vacunar; recetar tomar;
+        pasillo ventana; cocina baño; dormitorio salón; puerta ventana; techo suelo; garaje sótano; jardín terraza;
+        armario cajón; mesa silla; plato vaso; horno nevera; lavadora secadora; leche nata; queso mantequilla; pan
+        bollo; nuez almendra; cacahuete nuez; manzana pera; tomate pimiento; pollo pavo; ternera cerdo; vaca ternero;
+        oveja cabra; gallina pato; caballo burro; tractor camión; coche moto; tren autobús; avión barco; médico
+        enfermera; dentista pediatra; profesor director; factura recibo
     """,
     "fr": """
-        télécharger envoyer; vérifier approuver; copier déplacer; supprimer archiver; quotidien
-        hebdomadaire; commencer finir; acheter louer; client employé; lettre courriel; chien chat; déjeuner
-        dîner; frère soeur; envoyer recevoir; demander répondre; autoriser interdire; ouvrir fermer; ajouter
-        enlever; gagner perdre; facture contrat; prix remise; cave grenier; thé café; train voiture;
-        reporter annuler; réserver annuler; allumer éteindre; écrire lire; colonne ligne; cause solution
+        télécharger envoyer; vérifier approuver; copier déplacer; supprimer archiver; quotidien hebdomadaire; commencer
+        finir; acheter louer; client employé; lettre courriel; chien chat; déjeuner dîner; frère soeur; envoyer
+        recevoir; demander répondre; autoriser interdire; ouvrir fermer; ajouter enlever; gagner perdre; facture
+        contrat; prix remise; cave grenier; thé café; train voiture; reporter annuler; réserver annuler; allumer
+        éteindre; écrire lire; colonne ligne; cause solution; tasse verre; casserole poêle; volet rideau; facture devis;
+        élève professeur; location vente; payer facturer; arroser tailler; semer récolter; vacciner peser; cuire frire;
+        congeler refroidir; chauffer refroidir; éplucher couper; balayer laver; laver repasser; sécher laver; plier
+        repasser; acheter vendre; commander livrer; livrer récupérer; envoyer récupérer; appeler écrire; appeler
+        visiter; réussir échouer; corriger écrire; signer lire; signer envoyer; imprimer scanner; archiver supprimer;
+        copier supprimer; déplacer copier; changer déplacer; renouveler résilier; reporter avancer; retarder avancer;
+        suspendre annuler; réserver payer; louer acheter; prêter donner; donner vendre; ouvrir peindre; fermer bloquer;
+        allumer chauffer; monter descendre; monter démonter; accrocher ranger; remplir vider; compter peser; mesurer
+        peser; tester approuver; vérifier signer; nettoyer désinfecter; soigner opérer; couloir fenêtre; cuisine salon;
+        chambre salon; porte fenêtre; toit sol; garage cave; jardin terrasse; armoire tiroir; table chaise; assiette
+        verre; four frigo; lait crème; fromage beurre; noix amande; pomme poire; tomate poivron; poulet dinde; veau
+        porc; vache veau; mouton chèvre; poule canard; cheval âne; tracteur camion; voiture moto; train bus; avion
+        bateau; médecin infirmière; dentiste pédiatre; professeur directeur; père fils; frère cousin; client
+        fournisseur; employé patron; stagiaire patron; facture commande; facture reçu; prix salaire; impôt amende;
+        contrat lettre; matin soir; rouge bleu; vieux neuf
     """,
     "zh": """
         复制 移动; 删除 归档; 客户 员工; 午餐 晚餐; 推迟 取消; 购买 租; 医生 老师; 汽车 自行车;
