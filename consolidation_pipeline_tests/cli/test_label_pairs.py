@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
+from consolidation_pipeline.core.knowledge.difference_words import describe_sides
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Answer, Cli, Write
 from consolidation_pipeline_tests.database_pool import fill
@@ -99,7 +100,7 @@ def test_label_marks_differences(cli: Cli, type_answers: Type) -> None:
     marked = re.findall(r"(?<!\w)\[([^\]]+)\]", out.split("[s]ame")[0])
     assert marked
     assert all(one in first["a"]["content"] + first["b"]["content"] for one in marked)
-    assert all(f"  {one['kind']}: " in out for one in first["differences"])
+    assert all(describe_sides(one["kind"], one["a"], one["b"]) in out for one in first["differences"])
 
 
 @pytest.mark.usefixtures("compared")

@@ -87,7 +87,7 @@ def test_near_misses_become_suggestions_with_reasons(pipeline: Pipeline) -> None
     assert len(asked) == len(groups)
     reasons = [reason for pair in explain_asked_pairs(asked, texts) for reason in pair["differences"]]
     kinds = sorted(reason.split(":")[0] for reason in reasons)
-    assert kinds == ["polarity", "value", "value"]
+    assert kinds == ["different values", "different values", "only one denies it"]
     assert sum("30 seconds" in reason and "60 seconds" in reason for reason in reasons) == 1
 
 

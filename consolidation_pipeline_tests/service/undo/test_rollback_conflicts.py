@@ -59,7 +59,7 @@ def test_rollback_lists_dependent_changes(pipeline: Pipeline) -> None:
     job = merge_pair(pipeline)
     groups = insert_dependents(pipeline)
     before, changes = dump_knowledge(pipeline), dump_tables(pipeline, tables=["consolidation_changes"])
-    with pytest.raises(ConflictError, match=r"2 later changes depend on it; .*--cascade: promote of") as refused:
+    with pytest.raises(ConflictError, match=r"2 later changes depend on it; .*--cascade` .*: promote of") as refused:
         pipeline.roll_back(job)
     later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE operation = 'promote'")
     assert set(refused.value.conflicts) == {str(row.id) for row in later}
