@@ -290,9 +290,9 @@ def test_long_memories_are_left_out_for_less_in_common_alone(shared: Pipeline) -
         "that is cold."
     )
     wristband = (
-        "Boys and girls get a wristband at the desk, one by one. The nurse writes name and birthday on it, and the ward "
-        "reads it before each dose. Nobody gets a dose, an examination or a meal without a wristband, and the desk "
-        "prints a new one."
+        "Boys and girls get a wristband at the desk, one by one. The nurse writes name and birthday on it, and the "
+        "ward reads it before each dose. Nobody gets a dose, an examination or a meal without a wristband, and the "
+        "desk prints a new one."
     )
     add(shared, "long-filler", [courier, wristband, *UNRELATED])
     gate = "design a plan for staff who guard the gate of a hospital on weekends, with shifts, breaks, keys and radios"
