@@ -230,10 +230,11 @@ def _count_tokens(
     selected: Sequence[SelectedPiece], contradictions: Sequence[Contradiction], pointers: Sequence[MemoryPointer]
 ) -> int:
     """Return the tokens of all items and of the headings of their chapters."""
-    tokens = {INSTRUCTIONS: 0, KNOWN: 0, RELATED: 0}
+    chapters: dict[str, list[str]] = {INSTRUCTIONS: [], KNOWN: [], RELATED: []}
     for one in selected:
         chapter = INSTRUCTIONS if one.piece.kind == PLAYBOOK else RELATED if one.piece.is_related else KNOWN
-        tokens[chapter] += one.count_tokens(contradictions)
-    tokens[DISPUTED] = sum(estimate_tokens(format_contradiction(one)) for one in contradictions)
-    tokens[WHERE_TO_LOOK] = sum(estimate_tokens(format_pointer(one)) for one in pointers)
-    return sum(spent + estimate_tokens(format_chapter(title, [""])) for title, spent in tokens.items() if spent)
+        chapters[chapter] += filter(None, [one.format(contradictions)])
+    chapters[DISPUTED] = list(map(format_contradiction, contradictions))
+    chapters[WHERE_TO_LOOK] = list(map(format_pointer, pointers))
+    # Parts rounded up one by one would waste a third of a token each.
+    return estimate_tokens("".join(format_chapter(title, items) for title, items in chapters.items()))

@@ -111,7 +111,11 @@ class SelectedPiece:
         """The text of the piece without the passages that another piece says."""
         return self.piece.text.strip() if self.is_whole else keep_passages(self.piece.text, self.passages)
 
-    def count_tokens(self, contradictions: Iterable[Contradiction] = ()) -> int:
-        """Return the tokens of the item of the piece, without what the contradictions tell of it."""
+    def count_tokens(self) -> int:
+        """Return the tokens of the item of the piece."""
+        return estimate_tokens(self.format())
+
+    def format(self, contradictions: Iterable[Contradiction] = ()) -> str:
+        """Return the item of the piece, without what the contradictions tell of it."""
         text = leave_out_told(self.piece.id, self.text, list(contradictions))
-        return estimate_tokens(format_item(self.piece.id, self.piece.label, text)) if text else 0
+        return format_item(self.piece.id, self.piece.label, text) if text else ""

@@ -63,8 +63,9 @@ DEFAULT_BUDGET = 2000
 # A memory with too few words of the task is about it if it has this score: z-scores that add up to 2.2
 # (`rank_fusion.fuse_scores`).
 _CLEAR_SCORE = 0.9
-# A memory that is not about the task, and answers it no better than this, has only chance in common with it.
-_CHANCE = 0.05
+# A memory that is not about the task, and answers it no better than this, has only chance in common with it. A longer
+# one may answer it in a part, of which its match tells less. Measured: docs/quality.md.
+_CHANCE, _CHANCE_OF_LONG, _LONG_CHARS = 0.05, 0.025, 200
 # Below this number of memories and entries, the project knows little about a task, unless one mostly answers it.
 _FEW = 3
 _ANSWERS = 0.5
@@ -353,7 +354,7 @@ def _is_chance(hit: SearchHit, task: str) -> bool:
 
     Neither words nor vectors tell so of a hit in another language.
     """
-    if hit.match > _CHANCE:
+    if hit.match > (_CHANCE_OF_LONG if len(hit.content) > _LONG_CHARS else _CHANCE):
         return False
     return len({detect_language(hit.content), detect_language(task)} - {None}) < 2
 

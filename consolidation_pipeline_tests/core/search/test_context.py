@@ -457,6 +457,15 @@ PIECES = st.lists(
 )
 
 
+def test_tokens_of_items_are_not_rounded_up_one_by_one() -> None:
+    pieces = [piece(at, "raw", f"The {name} job writes a log.") for at, name in enumerate(NAMES, 1)]
+    items = "".join(format_item(one.id, one.label, one.text) for one in pieces)
+    needed = estimate_tokens(f"## Known\n{items}")
+    assert needed < sum(estimate_tokens(format_item(one.id, one.label, one.text)) for one in pieces)
+    assert len(select_pieces(pieces, budget=needed).selected) == len(pieces)
+    assert len(select_pieces(pieces, budget=needed - 1).selected) == len(pieces) - 1
+
+
 @settings(max_examples=examples(80), deadline=None)
 @given(PIECES, st.integers(1, 400))
 def test_context_fits_budget_without_repeats(drawn: list[tuple[str, list[str], str, float]], budget: int) -> None:

@@ -25,6 +25,23 @@ def dated(number: int, text: str) -> DatedText:
         ("Redis eviction policy on cache-a is allkeys-lru.", "Switched cache-a to volatile-ttl.", True),
         ("Redis eviction policy on cache-b is allkeys-lru.", "Switched cache-a to volatile-ttl.", False),
         ("User works night shifts, call after 4 pm.", "User now works day shifts. Call before 8 am.", True),
+        ("Session tokens are stored in local storage.", "Store session tokens in cookies, not in local storage.", True),
+        ("Guarda el token en config.ini.", "Guarda el token en vault.ini en lugar de config.ini.", True),
+        (
+            "It adds the even items at odd indices instead of the odd ones.",
+            "It adds all items at odd indices instead of the even ones.",
+            False,
+        ),
+        (
+            "The loop adds the even items at odd indices.",
+            "The loop is incorrect because it adds all items at odd indices instead of the even ones.",
+            False,
+        ),
+        (
+            "The loop adds the items of the list.",
+            "The loop adds the items of the list with odd indices instead of even ones.",
+            False,
+        ),
         ("User is allergic to latex.", "User moved to Bristol last week.", False),
         ("Redis eviction policy on cache-a is allkeys-lru.", "We should switch cache-a to volatile-ttl.", False),
         ("Redis eviction policy on cache-a is allkeys-lru.", "Switched cache-a to volatile-ttl?", False),

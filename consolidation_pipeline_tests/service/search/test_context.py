@@ -283,6 +283,27 @@ def test_memories_with_chance_in_common_are_left_out(shared: Pipeline) -> None:
     assert courier not in told
 
 
+def test_long_memories_are_left_out_for_less_in_common_alone(shared: Pipeline) -> None:
+    courier = (
+        "The courier of the bank came late again. The cooler was warm, the units were thrown away, and the ward had to "
+        "wait for others. Since then the driver calls at eight, and the porter waits at the gate with a second cooler "
+        "that is cold."
+    )
+    wristband = (
+        "Boys and girls get a wristband at the desk, one by one. The nurse writes name and birthday on it, and the "
+        "ward reads it before each dose. Nobody gets a dose, an examination or a meal without a wristband, and the "
+        "desk prints a new one."
+    )
+    add(shared, "long-filler", [courier, wristband, *UNRELATED])
+    gate = "design a plan for staff who guard the gate of a hospital on weekends, with shifts, breaks, keys and radios"
+    assert courier in {hit.content for hit in find_context(shared, "long-filler", gate).memories}
+    party = (
+        "plan a birthday party with music, balloons, invitations, a cake and games for twenty guests in the garden of "
+        "our neighbours"
+    )
+    assert not find_context(shared, "long-filler", party).memories
+
+
 def test_facts_of_several_days_are_told_with_them(shared: Pipeline) -> None:
     facts = ["Priya owns the pricing service quay.", "Elif looks after the pricing service quay until Priya is back."]
     rule = "Ask on call before you restart the pricing service quay."
