@@ -206,9 +206,14 @@ class PatternGroup:
         cause.
         """
         told = self._told_with.get(one.ranked.row)
-        return self.list_repeating(one) | (told.holding if told else frozenset())
+        return self.list_saying_alone(one) | (told.holding if told else frozenset())
 
-    def list_repeating(self, one: Candidate) -> set[int]:
+    def list_telling(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that say a sentence, or what it tells of others."""
+        told = self._told_with.get(one.ranked.row)
+        return self.list_saying(one) | (told.units if told else frozenset())
+
+    def list_saying_alone(self, one: Candidate) -> set[int]:
         """Return the positions of the texts that say a sentence without what it tells of others."""
         row = one.ranked.row
         if row not in self._saying:
@@ -223,15 +228,18 @@ class PatternGroup:
         if not days or self.has_attempts:
             return None
         told = self._told_with.get(one.ranked.row)
+        near = {other.text for other, cosine in self.compare(one) if cosine >= _ON_MATTER}
         newer = {
             at: day
-            for at in self.sentences
+            for at in near
             if (day := self.units[at].day) and day > max(days) and not (told and at in told.units)
         }
         claim, known = self._read_claim(one), SameClaim(self.texts[one.ranked.text], self.language)
         ordered = sorted(newer, key=lambda at: (-newer[at].toordinal(), at))
+        # What tells what was before is itself the news of its matter.
+        is_news = told is not None and told.units != told.holding
         for is_revision, find in ((True, claim.find_revision), (False, claim.find_news)):
-            for at in ordered:
+            for at in ordered if is_revision or not is_news else ():
                 text = find(self.sentences[at])
                 if text and (is_revision or not known.repeats(text)):
                     found = (other for other in self.ranking.sentences if other.text == at)
@@ -240,7 +248,7 @@ class PatternGroup:
 
     def _list_days(self, one: Candidate) -> list[date]:
         """Return the days of the units that say a sentence itself; none if one of them has no day."""
-        days = [self.units[at].day for at in self.list_repeating(one)]
+        days = [self.units[at].day for at in self.list_saying_alone(one)]
         known = [day for day in days if day is not None]
         return known if len(known) == len(days) else []
 
@@ -249,8 +257,7 @@ class PatternGroup:
 
         What became of them, by this sentence, is of the same thing.
         """
-        told = self._told_with.get(one.ranked.row)
-        saying = self.list_saying(one) | (told.units if told else frozenset())
+        saying = self.list_telling(one)
         reading = self._read_claim(one).reading
         like = [other for other, cosine in self.compare(one) if cosine >= _SUPPORTS and other.text not in saying]
         others = {
@@ -402,7 +409,8 @@ class PatternGroup:
         factor *= _CONDITION_BEFORE if lesson.role == "rule" and self._follows_condition(ranked) else 1.0
         factor *= _WISH if names_wish_alone(lesson.text) else 1.0
         factor *= _UNMENDED if lesson.is_verdict and not names_remedy(lesson.text) else 1.0
-        factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
+        # What a sentence tells of others does not count.
+        factor *= _LONG if len(ranked.sentence.line if disputed else lesson.text) > _LONG_CHARS else 1.0
         return Candidate(ranked, lesson, ranked.score * factor)
 
     def _is_opinion(self, ranked: RankedSentence) -> bool:

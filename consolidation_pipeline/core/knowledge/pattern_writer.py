@@ -135,7 +135,7 @@ class PatternWriter(PatternGroup):
             best, is_shared = found
             passage, later = self._find_passage(best), self.find_later(best)
             headline = self._tell_passage(best, passage, later)
-            saying = self.list_repeating(best) if later else self.list_saying(best)
+            saying = self.list_saying_alone(best) if later else self.list_saying(best)
             if self._is_sequel(best):
                 saying = saying & self.list_saying(passage[0])
             support = self.measure_part(self.list_supporters(best) - self.list_others(best))

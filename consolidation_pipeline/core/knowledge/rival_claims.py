@@ -254,11 +254,16 @@ def _report_otherwise(found: Explanation, first: Reading, other: Reading) -> boo
 
     Each may tell of an occasion of its own, so that both hold.
     """
-    if not all(
-        _find_past(one) is not None or Claim.of(one.text, one.language or "en").is_event for one in (first, other)
-    ):
+    if not all(map(_is_report, (first, other))):
         return False
     return not any(one.kind in ("value", "name", "code") for one in found.differences)
+
+
+def _is_report(reading: Reading) -> bool:
+    """Return True if a sentence tells what happened, and neither what is so nor what is not."""
+    if any(cue.pole == "present" or cue.category in ("polarity", "modality") for cue in reading.cues):
+        return False
+    return _find_past(reading) is not None or Claim.of(reading.text, reading.language or "en").is_event
 
 
 def takes_over(older: Reading, newer: Reading) -> bool:

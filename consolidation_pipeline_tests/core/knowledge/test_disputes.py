@@ -36,6 +36,11 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
         ("Enable the proxy cache.", "Disable the proxy cache.", "Disable the proxy cache ({noted}; was “{older}”)."),
         ("Stop it before a deploy.", "Stop it after a deploy.", "Stop it after a deploy ({noted}; was “{older}”)."),
         ("Run it with the cache.", "Run it without the cache.", "Run it without the cache ({noted}; was “{older}”)."),
+        (
+            "The west kiln is used by the potters in winter.",
+            "The west kiln is not used by the potters in winter.",
+            "The west kiln is not used by the potters in winter ({noted}; was “{older}”).",
+        ),
         # A reason is no case of its own.
         (
             "Füttere die alten Ziegen im Stall nachts, damit sie schlafen.",
