@@ -178,7 +178,9 @@ class PatternWriter(PatternGroup):
             if is_title and kind != "questions" and not family:
                 told = [*sorted(told[: _MAX_EXAMPLES + 1], key=lambda text: days.get(text) or date.min, reverse=True)]
                 is_title = len(told[0]) <= MAX_TITLE_CHARS
-            title = told.pop(0) if is_title else self.title
+            shown = " ".join(told[:_MAX_EXAMPLES])
+            is_named = kind != "any" or names_told(self.title, shown, share=_TITLE_TOLD)
+            title = told.pop(0) if is_title else self.title if is_named else ""
             # The sort is stable: a template and examples without a day keep their places.
             told = sorted(told[:_MAX_EXAMPLES], key=lambda text: days.get(text) or date.max, reverse=True)
             used = [*used, *practices, *gotchas]

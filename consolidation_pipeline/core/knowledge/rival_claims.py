@@ -563,13 +563,16 @@ class _Side:
         first, claim = min(inside), self.spans[claimed][-1][0]
         shared = [token.start for token in self.reading.tokens if first < token.start < max(inside)]
         shared = [start for start in shared if start not in own]
-        return any(start < claim for start in shared) or len(shared) > 1
+        verbs = (cue.start for cue in self.reading.cues if cue.category in _VERB_CUES)
+        return any(start < claim for start in (*shared, *(at for at in verbs if first < at))) or len(shared) > 1
 
     def quote_whole(self, claimed: str) -> Quote:
         """Return the sentence in quotation marks, or the clause that opens it if all that differs stands in that."""
         text, (begin, last) = self.reading.text, self.find_clause(claimed)
         spans = [span for found in self.spans.values() for span in found]
-        if any(token.start < begin for token in self.reading.tokens) or any(start >= last for start, _ in spans):
+        starts = [token.start for token in self.reading.tokens]
+        is_alone = min(starts) >= begin and max(starts) < last
+        if is_alone or min(starts) < begin or any(start >= last for start, _ in spans):
             return quote_sentence(text)
         rest = _WORD_END.match(text, last)
         end = min(rest.end() if rest else last, quote_sentence(text).end)

@@ -142,9 +142,9 @@ class SameClaim:
         if not _NEWS <= self._measure_own(text) <= _REPEATED:
             return False
         later = Claim.of(text, self.language)
-        return (
-            _changes(later) and self._is_of_same(text) and not (later.is_plan or later.asks or self.is_said_in([text]))
-        )
+        # "Ben may enter too"
+        is_plan = later.is_plan and not later.is_addition
+        return _changes(later) and self._is_of_same(text) and not (is_plan or later.asks or self.is_said_in([text]))
 
     def _has_other_value(self, text: str) -> bool:
         """Return True if a sentence has half of the words of the claim, and another value in the same unit."""

@@ -131,6 +131,14 @@ def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> Non
             ],
             "The limit of the oak pile is 40 logs (also “The limit of the ash pile is 60 logs”); the rest waits.",
         ),
+        (
+            [
+                "Der Mietschein von Nordhaus muss innerhalb von 24 Stunden unterschrieben werden.",
+                "Mietscheine von Südhaus müssen innerhalb von 48 Stunden unterschrieben werden.",
+            ],
+            "Der Mietschein von Nordhaus muss innerhalb von 24 Stunden unterschrieben werden "
+            "(auch “Mietscheine von Südhaus müssen innerhalb von 48 Stunden unterschrieben werden”).",
+        ),
         # Numbers of a heading are of two things.
         (
             ["Sand of 10 kg: the price is 4 euros a bag.", "Sand of 20 kg: the price is 4 euros a bag."],
