@@ -22,6 +22,7 @@ from consolidation_pipeline.core.knowledge.rival_claims import (
     quote_sentence,
     takes_over,
 )
+from consolidation_pipeline.core.knowledge.supersession import revise_sentence
 from consolidation_pipeline.core.knowledge.weak_sentences import refers_elsewhere
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -175,14 +176,12 @@ def _group_matters(statements: Sequence[Statement], language: str | None) -> lis
             first = statements[matters[number][0].positions[0]]
             comparison = _compare(first.text, text, language)
             # "Pod of `mailer` ran out. Raised the limit to 2 GB." is of the pod that the sentence before names.
-            is_other = comparison and comparison.relation == "replaces" and _are_apart(things, things_of[number])
+            is_other = comparison and comparison != AGREES and _are_apart(things, things_of[number])
             if comparison and comparison != AGREES and not _follow_same(first.before, before, language):
                 continue
             if comparison and comparison.relation == "elsewhere":
                 sides = ((one, _find_last_day(one, statements)) for one in (matters[number][0].positions, positions))
-                if _has_changed([(statements[at[0]].text, day) for at, day in sides], language):
-                    relation: Relation = "replaces" if comparison.claim else "renames"
-                    comparison = replace(comparison, relation=relation, thing="", claim=normalize_text(text))
+                comparison = _tell_changed(comparison, [(statements[at[0]].text, day) for at, day in sides], language)
             if comparison and not is_other:
                 matters[number].append(_Sentence(text, positions, comparison))
                 break
@@ -217,13 +216,26 @@ def _follow_same(before: str, other: str, language: str | None) -> bool:
     return bool(before and other) and _compare(before, other, language) == AGREES
 
 
-def _has_changed(told: Sequence[tuple[str, date | None]], language: str | None) -> bool:
-    """Return True if the newer of two sentences tells what took the place of what the older one claims."""
+def _tell_changed(comparison: Comparison, told: Sequence[tuple[str, date | None]], language: str | None) -> Comparison:
+    """Return a comparison as one of the same thing, if the newer of two sentences tells what became of the older one.
+
+    Args:
+        comparison: Of two sentences, with the relation ``elsewhere``.
+        told: These sentences in its order, with their days.
+        language: Of all sentences.
+    """
     days = [day for _, day in told if day is not None]
     if len({*days}) < len(told):
-        return False
-    older, newer = (read_sentence(text, language) for text, day in sorted(told, key=lambda one: one[1] or date.min))
-    return takes_over(older, newer)
+        return comparison
+    older, newer = (text for text, _ in sorted(told, key=lambda one: one[1] or date.min))
+    claim = normalize_text(told[1][0])
+    if takes_over(read_sentence(older, language), read_sentence(newer, language)):
+        relation: Relation = "replaces" if comparison.claim else "renames"
+        return replace(comparison, relation=relation, thing="", claim=claim)
+    # Without a claim, the sentences are of other cases or things.
+    if not comparison.claim or revise_sentence(older, newer) is None:
+        return comparison
+    return Comparison("renames", "", claim, *(quote_sentence(text) for text, _ in told))
 
 
 def _find_last_day(positions: Iterable[int], statements: Sequence[Statement]) -> date | None:
@@ -240,6 +252,7 @@ class _Claim:
         self.positions = sorted(at for sentence in sentences for at in sentence.positions)
         self.days = [day for at in self.positions if (day := statements[at].day) is not None]
         self.last_day = _find_last_day(self.positions, statements)
+        self.text = statements[self.positions[0]].text
         # The first sentence has the first position, and is the one that is told.
         self.comparison = next((one.comparison for one in sentences if one.comparison.other), AGREES)
 
@@ -259,6 +272,10 @@ def _settle(sentences: Sequence[_Sentence], statements: Sequence[Statement], lan
     is_decided = _is_newer(rule, overruled)
     beaten = [*overruled, *(claim for _, *older in elsewhere for claim in older)]
     others = [*overruled, *(claim for claims in elsewhere for claim in claims)]
+    current = [rule, *(claims[0] for claims in elsewhere)]
+    outdated = [claims for claims in elsewhere if any(_is_outdated(claims[0], one, statements) for one in current)]
+    beaten += [claims[0] for claims in outdated]
+    elsewhere = [claims for claims in elsewhere if claims not in outdated]
     return Dispute(
         rule.positions[0],
         _tell(statements[rule.positions[0]].text, rule, overruled, elsewhere, language),
@@ -266,6 +283,12 @@ def _settle(sentences: Sequence[_Sentence], statements: Sequence[Statement], lan
         tuple(sorted(at for claim in beaten for at in claim.positions)),
         is_decided,
     )
+
+
+def _is_outdated(claim: _Claim, newer: _Claim, statements: Sequence[Statement]) -> bool:
+    """Return True if a claim of a later day says that something another one says is so no longer."""
+    texts = (statements[one.positions[0]].text for one in (claim, newer))
+    return _is_newer(newer, [claim]) and revise_sentence(*texts) is not None
 
 
 def _sort_claims(claims: list[_Claim]) -> None:
@@ -296,7 +319,8 @@ def _tell(
     phrases = _PHRASES[language]
     rivals = [*overruled, *(claims[0] for claims in elsewhere)]
     own = rule.comparison.other
-    end = own.end if own else max(claim.comparison.first.end for claim in rivals if claim.comparison.first)
+    ends = (claim.comparison.first.end for claim in rivals if claim.comparison.first)
+    end = own.end if own else max(ends, default=len(text))
 
     def quote(claims: Iterable[_Claim]) -> str:
         """Return the words of claims. The first sentence, which was compared with all, has words for each."""
@@ -315,12 +339,14 @@ def _tell(
         else:
             notes.append(phrases.contested.format(words))
     if elsewhere:
+        # Words of a sentence like the first one do not fit in another.
+        tell = (lambda claims: ", ".join(quote_sentence(one.text).text for one in claims)) if own else quote
         told = [
-            phrases.was.format(quote([new]), quote(old)) if old and _is_newer(new, old) else quote([new, *old])
+            phrases.was.format(tell([new]), tell(old)) if old and _is_newer(new, old) else tell([new, *old])
             for new, *old in elsewhere[:_MAX_TOLD]
         ]
         notes.append(phrases.also.format("; ".join([*told, *(["…"] if len(elsewhere) > _MAX_TOLD else [])])))
-    return f"{text[:end]} ({'; '.join(notes)}){text[end:]}"
+    return f"{text[:end]} ({'; '.join(notes)}){text[end:]}" if notes else text
 
 
 def tell_later(text: str, later: str, day: date, language: str | None) -> str:

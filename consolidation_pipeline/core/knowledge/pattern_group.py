@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
 )
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.rival_claims import are_of_others
-from consolidation_pipeline.core.knowledge.same_claims import SameClaim
+from consolidation_pipeline.core.knowledge.same_claims import SameClaim, says_of_other
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.weak_sentences import contests, names_remedy, names_wish_alone, read_fault
 from consolidation_pipeline.core.literals.literal_scanner import Literal
@@ -96,6 +97,13 @@ _BLAMES = ignore_case(r"\b(?:is|are) causing\b|\b(?:incorrectly|wrongly)\b")
 _MOST, _ATTEMPTS = 0.5, 0.25
 
 
+class LaterSentence(NamedTuple):
+    """A sentence of a newer text on the matter of another one. ``is_revision``: that one is so no longer."""
+
+    ranked: RankedSentence
+    is_revision: bool
+
+
 class PatternGroup:
     """One group of units with its sentences as candidates for the text of a pattern.
 
@@ -120,7 +128,8 @@ class PatternGroup:
         self.language = detect_language("\n".join(self.texts.values()))
         self.weight = sum(units[at].weight for at in self.texts)
         clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-        usable, self.overruled, self._told_with = settle_disputes(clear or ranking.sentences, units, self.sentences)
+        settled = settle_disputes(clear or ranking.sentences, units, self.sentences)
+        usable, self.overruled, self.outdated, self._told_with = settled
         if self.weigh_texts(at for at, text in self.texts.items() if judges_attempt(text)) >= _ATTEMPTS:
             # Guesses on failures differ by nature, so none of them is told with what the others say.
             usable = list(clear or ranking.sentences)[:MAX_SENTENCES]
@@ -147,18 +156,28 @@ class PatternGroup:
         is_guess = is_guess and _BLAMES.search(one.lesson.text) is None
         return f"{TO_TRY}{one.lesson.text}" if is_guess else one.lesson.text
 
-    def tell_with(self, one: Candidate, later: RankedSentence | None) -> str:
-        """Return a sentence as the text tells it, behind what a newer text says of it.
+    def tell_with(self, one: Candidate, later: LaterSentence | None) -> str:
+        """Return a sentence as the text tells it, behind what took its place by a newer text.
 
         A fact that none of the newest units says has the last day of those that do: it may have changed since.
         """
-        text, day = self.tell(one), self.units[later.text].day if later else self._find_last_day(one)
+        day = self.units[later.ranked.text].day if later else self._find_last_day(one)
         if day is None:
-            return text
+            return self.tell(one)
         if later is None:
-            return tell_day(text, day, self.language)
+            return tell_day(self.tell(one), day, self.language)
         # What a sentence tells of others stands in brackets: it is not quoted in others.
-        return tell_later(self.tell(as_written(one)), self.read(later).lesson.text, day, self.language)
+        text, told = self.tell(as_written(one)), self.read(later.ranked).lesson.text
+        if later.is_revision:
+            return tell_later(text, told, day, self.language)
+        return tell_day(text, max(self._list_days(one)), self.language)
+
+    def tell_news(self, one: Candidate, later: LaterSentence) -> tuple[str, bool]:
+        """Return what a newer text says beside a sentence, with its day, and True if it tells all of that sentence."""
+        text, day = self.read(later.ranked).lesson.text, self.units[later.ranked.text].day
+        is_all = self._read_claim(one).is_told_in(text)
+        newest = max((unit.day for unit in self.units if unit.day), default=day)
+        return tell_day(text, day, self.language) if day and not (is_all and day == newest) else text, is_all
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""
@@ -186,33 +205,79 @@ class PatternGroup:
         Unlike the support, this does not depend on the other groups: it is told, and a text stays the same without
         cause.
         """
+        told = self._told_with.get(one.ranked.row)
+        return self.list_saying_alone(one) | (told.holding if told else frozenset())
+
+    def list_telling(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that say a sentence, or what it tells of others."""
+        told = self._told_with.get(one.ranked.row)
+        return self.list_saying(one) | (told.units if told else frozenset())
+
+    def list_saying_alone(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that say a sentence without what it tells of others."""
         row = one.ranked.row
         if row not in self._saying:
             claim = self._read_claim(one)
-            told = self._told_with.get(row)
             saying = {at for at, sentences in self.sentences.items() if claim.is_said_in(sentences)}
-            self._saying[row] = saying | {one.ranked.text} | (told.holding if told else frozenset())
+            self._saying[row] = saying | {one.ranked.text}
         return self._saying[row]
 
-    def find_later(self, one: Candidate) -> RankedSentence | None:
+    def find_later(self, one: Candidate) -> LaterSentence | None:
         """Return what a newer text says instead of a sentence, or tells of a change; None if there is no such text."""
-        days = [self.units[at].day for at in self.list_saying(one)]
-        known = [day for day in days if day is not None]
-        if len(known) < len(days) or self.has_attempts:
+        days = self._list_days(one)
+        if not days or self.has_attempts:
             return None
         told = self._told_with.get(one.ranked.row)
+        near = {other.text for other, cosine in self.compare(one) if cosine >= _ON_MATTER}
         newer = {
             at: day
-            for at in self.sentences
-            if (day := self.units[at].day) and day > max(known) and not (told and at in told.units)
+            for at in near
+            if (day := self.units[at].day) and day > max(days) and not (told and at in told.units)
         }
-        claim = self._read_claim(one)
-        for at in sorted(newer, key=lambda at: (-newer[at].toordinal(), at)):
-            if rival := claim.find_rival(self.sentences[at]):
-                return next(
-                    other for other in self.ranking.sentences if other.text == at and other.sentence.text == rival
-                )
+        claim, known = self._read_claim(one), SameClaim(self.texts[one.ranked.text], self.language)
+        ordered = sorted(newer, key=lambda at: (-newer[at].toordinal(), at))
+        # What tells what was before is itself the news of its matter.
+        is_news = told is not None and told.units != told.holding
+        for is_revision, find in ((True, claim.find_revision), (False, claim.find_news)):
+            for at in ordered if is_revision or not is_news else ():
+                text = find(self.sentences[at])
+                if text and (is_revision or not known.repeats(text)):
+                    found = (other for other in self.ranking.sentences if other.text == at)
+                    return LaterSentence(next(other for other in found if other.sentence.text == text), is_revision)
         return None
+
+    def _list_days(self, one: Candidate) -> list[date]:
+        """Return the days of the units that say a sentence itself; none if one of them has no day."""
+        days = [self.units[at].day for at in self.list_saying_alone(one)]
+        known = [day for day in days if day is not None]
+        return known if len(known) == len(days) else []
+
+    def list_others(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that have a sentence like this one, which says it of another thing.
+
+        What became of them, by this sentence, is of the same thing.
+        """
+        saying = self.list_telling(one)
+        reading = self._read_claim(one).reading
+        like = [other for other, cosine in self.compare(one) if cosine >= _SUPPORTS and other.text not in saying]
+        others = {
+            other.text for other in like if says_of_other(reading, read_sentence(other.sentence.text, self.language))
+        }
+        return others - {other.text for other in like if other.text in others and self._is_older(other, one)}
+
+    def _is_older(self, one: RankedSentence, newer: Candidate) -> bool:
+        """Return True if a newer sentence may tell what became of an older one."""
+        days = self.units[one.text].day, self.units[newer.ranked.text].day
+        if days[0] is None or days[1] is None or days[0] >= days[1]:
+            return False
+        return self._read_claim(newer).tells_outcome_of(one.sentence.line)
+
+    def is_of_few(self, one: Candidate) -> bool:
+        """Return True if as many units have a sentence like this one of other things as have it of the same thing."""
+        if self.has_attempts or self.language is None:
+            return False
+        others = self.list_others(one)
+        return self.weigh_texts(others) >= self.weigh_texts(self.list_supporters(one) - others)
 
     def _find_last_day(self, one: Candidate) -> date | None:
         """Return the last day on which a fact was said, if others are newer and all have a day."""
@@ -228,10 +293,12 @@ class PatternGroup:
     def _list_opponents(self, one: Candidate) -> set[int]:
         """Return the positions of the texts that say the opposite of a sentence."""
         compared = sorted((other for other in self.compare(one) if other[1] >= _SUPPORTS), key=lambda pair: -pair[1])
+        told = self._told_with.get(one.ranked.row)
+        known = {one.ranked.text} | (told.units if told else frozenset())
         return {
             other.text
             for other, _ in compared[:_MAX_COMPARED]
-            if other.row != one.ranked.row and self._is_against(one, self._read_once(other))
+            if other.text not in known and self._is_against(one, self._read_once(other))
         }
 
     def _read_once(self, ranked: RankedSentence) -> Candidate:
@@ -342,7 +409,8 @@ class PatternGroup:
         factor *= _CONDITION_BEFORE if lesson.role == "rule" and self._follows_condition(ranked) else 1.0
         factor *= _WISH if names_wish_alone(lesson.text) else 1.0
         factor *= _UNMENDED if lesson.is_verdict and not names_remedy(lesson.text) else 1.0
-        factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
+        # What a sentence tells of others does not count.
+        factor *= _LONG if len(ranked.sentence.line if disputed else lesson.text) > _LONG_CHARS else 1.0
         return Candidate(ranked, lesson, ranked.score * factor)
 
     def _is_opinion(self, ranked: RankedSentence) -> bool:

@@ -9,6 +9,7 @@ from datetime import date
 from functools import cache
 from typing import Literal, NamedTuple
 
+from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED
 from consolidation_pipeline.core.knowledge.phrases import load_phrases
 
@@ -82,14 +83,22 @@ def render_pattern(
     examples_are: ExampleKind = "any",
     language: str | None,
 ) -> str:
-    """Return the lines of a pattern; parts without a sentence are left out, and lines of attempts have a label."""
+    """Return the lines of a pattern; parts without a sentence are left out, and lines of attempts have a label.
+
+    A warning that forbids by itself has none: "Avoid: Never do it" would be denied twice.
+    """
     labels = _LABELS.get(language or "en", _LABELS["en"])
     parts = ((labels.do, do), (labels.avoid, avoid), (labels.because, because))
     told = [(label, line) for label, found in parts for line in found]
     lines = [
         title,
         headline,
-        *(line if line.startswith((TRIED, TO_TRY)) else f"{label}: {line}" for label, line in told),
+        *(
+            line
+            if line.startswith((TRIED, TO_TRY)) or (label == labels.avoid and _forbids(line))
+            else f"{label}: {line}"
+            for label, line in told
+        ),
     ]
     if examples:
         kinds: dict[ExampleKind, str] = {
@@ -100,6 +109,11 @@ def render_pattern(
         }
         lines.append(f"{kinds[examples_are]}: {'; '.join(examples)}")
     return "\n".join(line for line in lines if line)
+
+
+def _forbids(line: str) -> bool:
+    """Return True if the first clause of a warning has a negation."""
+    return any(cue.category == "polarity" and cue.clause == 0 for cue in read(line).cues)
 
 
 def read_statements(content: str, title: str) -> str:

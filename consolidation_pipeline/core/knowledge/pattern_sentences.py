@@ -19,7 +19,7 @@ from consolidation_pipeline.core.knowledge.disputes import (
     list_overruled,
     list_things,
 )
-from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
+from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson, read_lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
 from consolidation_pipeline.core.knowledge.rival_claims import are_events
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
@@ -149,12 +149,14 @@ class ToldUnits(NamedTuple):
 class SettledSentences(NamedTuple):
     """Sentences of which one tells what is disputed.
 
-    ``overruled``: the overruled units. ``told_with``: the units whose sentences one of these sentences tells
-    too, by its row; those that it does not contradict hold as well.
+    ``overruled``: the overruled units; ``outdated``: those with a lasting claim that a newer one replaced.
+    ``told_with``: the units whose sentences one of these sentences tells too, by its row; those that it does not
+    contradict hold as well.
     """
 
     sentences: list[RankedSentence]
     overruled: frozenset[int]
+    outdated: frozenset[int]
     told_with: dict[int, ToldUnits]
 
 
@@ -194,7 +196,9 @@ def settle_disputes(
     for one in disputes:
         units_told = frozenset(statements[at].unit for at in one.others)
         told_with[ranked[one.rule].row] = ToldUnits(units_told, units_told - {*list_overruled(statements, [one])})
-    return SettledSentences(usable, frozenset(list_overruled(statements, disputes)), told_with)
+    decided = {at for one in disputes if one.is_decided for at in one.overruled}
+    outdated = frozenset(statements[at].unit for at in decided if read_lesson(statements[at].text).role != "report")
+    return SettledSentences(usable, frozenset(list_overruled(statements, disputes)), outdated, told_with)
 
 
 def list_evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:

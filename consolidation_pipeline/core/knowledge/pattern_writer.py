@@ -16,7 +16,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     is_change,
     is_personal,
 )
-from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
+from consolidation_pipeline.core.knowledge.pattern_group import LaterSentence, PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_layout import ExampleKind, Sightings, render_pattern, tell_sightings
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
@@ -30,7 +30,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
 from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, names_told, strip_verb, write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
-from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
+from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
 from consolidation_pipeline.core.knowledge.template_families import TemplateFamily, find_template
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     instructs_fault,
@@ -85,14 +85,16 @@ _LINE_CHARS = 240
 _ASKING = 0.25
 # Share of the units that give their kind to all examples.
 _MOST = 0.5
-# Share of the words of a title that the lines below have.
-_TITLE_TOLD = 0.5
+# Share of the words of a title that the lines below have: "Flu shots" is no title of "The hall had 4 shots left".
+_TITLE_TOLD = 1.0
 # Share of failed attempts that give them their title.
 _ATTEMPTS = 1 / 3
 # Share of the weight of a group that a template family must have.
 _TEMPLATE_SHARE = 0.6
 
 
+# What others say, or what was before.
+_QUOTED = re.compile(r"“[^”]*”")
 # A warning whose first word is the label of its line.
 _AVOID = re.compile(r"^avoid (\w)", re.IGNORECASE)
 
@@ -106,6 +108,8 @@ class PatternWriter(PatternGroup):
         title = write_title(list(self.texts.values()), terms, share=_ATTEMPTS if self.has_verdicts else _MOST)
         bare = strip_verb(title)
         self.title = bare if " " in bare else title
+        # Sentences that say the like of several things, none of which speaks for the group.
+        self._side_by_side: list[Candidate] = []
 
     def write(self, sightings: Sightings) -> ExtractedPattern:
         """Return the pattern."""
@@ -120,7 +124,7 @@ class PatternWriter(PatternGroup):
         gotchas: list[Candidate] = []
         render = partial(render_pattern, language=self.language)
         support, said, overruled = 0.0, None, set(self.overruled)
-        later: RankedSentence | None = None
+        later: LaterSentence | None = None
         kind: ExampleKind = "any"
         family = self._find_template()
         if family is not None and self.weigh_texts(family.members) >= _TEMPLATE_SHARE:
@@ -130,15 +134,14 @@ class PatternWriter(PatternGroup):
         elif found := self._find_headline():
             best, is_shared = found
             passage, later = self._find_passage(best), self.find_later(best)
-            *before, last = (self.tell_with(one, later) if one is best else self.tell(one) for one in passage)
-            headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
-            saying = self.list_saying(best)
+            headline = self._tell_passage(best, passage, later)
+            saying = self.list_saying_alone(best) if later else self.list_saying(best)
             if self._is_sequel(best):
                 saying = saying & self.list_saying(passage[0])
-            support = self.measure_part(self.list_supporters(best))
+            support = self.measure_part(self.list_supporters(best) - self.list_others(best))
             said = self._count_saying(saying, sightings)
-            overruled |= saying if later else frozenset()
-            parts = self._find_parts(best, passage)
+            overruled |= saying if later and later.is_revision else frozenset()
+            parts = self._find_parts(best, passage, later)
             practices, gotchas = (
                 self.choose(
                     [one for one in found if one is best or not opposes(one, as_written(best))],
@@ -160,6 +163,7 @@ class PatternWriter(PatternGroup):
             content = render(title=title, headline=headline, do=do, avoid=avoid, because=because)
         else:
             kind = self._find_kind()
+            practices, gotchas = ([one for one in found if one in self._side_by_side] for found in (rules, warnings))
             used = self._find_examples(family, candidates if kind == "questions" else ())
             lines = [*([family.text] if family else []), *(one.lesson.text for one in used)]
             told = [shorten_example(line) for line in lines]
@@ -174,9 +178,12 @@ class PatternWriter(PatternGroup):
             if is_title and kind != "questions" and not family:
                 told = [*sorted(told[: _MAX_EXAMPLES + 1], key=lambda text: days.get(text) or date.min, reverse=True)]
                 is_title = len(told[0]) <= MAX_TITLE_CHARS
-            title = told.pop(0) if is_title else self.title
+            shown = " ".join(told[:_MAX_EXAMPLES])
+            is_named = kind != "any" or names_told(self.title, shown, share=_TITLE_TOLD)
+            title = told.pop(0) if is_title else self.title if is_named else ""
             # The sort is stable: a template and examples without a day keep their places.
             told = sorted(told[:_MAX_EXAMPLES], key=lambda text: days.get(text) or date.max, reverse=True)
+            used = [*used, *practices, *gotchas]
             if is_single and kind != "questions":
                 content, said = render(title="", headline=headline), sightings.count
             else:
@@ -194,18 +201,32 @@ class PatternWriter(PatternGroup):
             gotchas=tuple(one.lesson.text for one in gotchas),
             key_terms=self.terms,
             pattern_type=None if is_asked else vote_pattern_type(units),
-            evidence=list_evidence(self.ranking, [*(one.ranked for one in used), *([later] if later else [])]),
+            evidence=list_evidence(self.ranking, [*(one.ranked for one in used), *([later.ranked] if later else [])]),
             overruled=len(overruled),
             support=round(support, 6),
             is_shared=is_shared,
         )
+
+    def _tell_passage(self, best: Candidate, passage: Sequence[Candidate], later: LaterSentence | None) -> str:
+        """Return the headline with the sentences around it, behind what a newer text says beside it."""
+        lines = [self.tell_with(one, later) if one is best else self.tell(one) for one in passage]
+        if later and not later.is_revision:
+            news, is_all = self.tell_news(best, later)
+            lines = (
+                [news if one is best else line for one, line in zip(passage, lines, strict=True)]
+                if is_all
+                else [news, *lines]
+            )
+        *before, last = lines
+        return " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
 
     def _count_saying(self, texts: Iterable[int], sightings: Sightings) -> int | None:
         """Return the number of memories in some texts; None in a language in which claims cannot be compared."""
         return None if self.language is None else max(1, round(self.measure_part(texts) * sightings.count))
 
     def _find_template(self) -> TemplateFamily | None:
-        positions = list(self.texts)
+        # Of what changed, the values of before do not stand beside those of now.
+        positions = [at for at in self.texts if at not in self.outdated]
         weights = [self.units[at].weight for at in positions]
         family = find_template([self.texts[at] for at in positions], weights)
         return family and replace(family, members=tuple(positions[at] for at in family.members))
@@ -236,6 +257,9 @@ class PatternWriter(PatternGroup):
                     continue
                 if self.is_one_case(one) or self._leaves_opening(one):
                     continue
+                if self.is_of_few(one):
+                    self._side_by_side.append(one)
+                    continue
                 if self.stands_for_most(one):
                     return one, True
                 lone = lone or one
@@ -257,17 +281,15 @@ class PatternWriter(PatternGroup):
         """Return True if the title names something told; one name alone may be the task of failed attempts."""
         if " " not in self.title:
             return self.has_verdicts
-        # Of attempts, one word of their task is enough.
-        return names_told(self.title, "\n".join(told), share=0.0 if self.has_verdicts else _TITLE_TOLD)
+        # Of attempts, one word of their task is enough. What is quoted may be so no longer.
+        return names_told(self.title, _QUOTED.sub("", "\n".join(told)), share=0.0 if self.has_verdicts else _TITLE_TOLD)
 
     def _may_lead(self, one: Candidate) -> bool:
         """Return True for a sentence that can stand alone at the head of the text."""
         text = one.lesson.text
         is_report = one.lesson.role in ("report", "fact")
-        is_cut = len(text) > _UNFINISHED_CHARS or not any(extract_terms(text.split()[-1]))
-        is_whole = SENTENCE_END.search(text) is not None or not is_cut
         return (
-            is_whole
+            not _is_cut(text)
             and is_balanced(text)
             and not tells_status(text)
             and self.is_on_topic(text)
@@ -312,8 +334,13 @@ class PatternWriter(PatternGroup):
         silent: tuple[Role, ...] = ("subject", "question", "definition")
         return one.lesson.role not in silent and self.measure_support(one) > _MOST
 
-    def _find_parts(self, headline: Candidate, passage: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Return the lines of *Do*, *Avoid* and *Because* that neither repeat the passage nor each other."""
+    def _find_parts(
+        self, headline: Candidate, passage: Sequence[Candidate], later: LaterSentence | None
+    ) -> list[list[Candidate]]:
+        """Return the lines of *Do*, *Avoid* and *Because* that neither repeat the passage nor each other.
+
+        What a newer unit says something else of is not told beside the headline, and neither is what stands in it.
+        """
         roles = {"rule": 0, "warning": 1}
         parts: list[list[Candidate]] = [[], [], []]
         told = [*passage]
@@ -352,6 +379,8 @@ class PatternWriter(PatternGroup):
                     one not in told
                     and len(parts[number]) < most
                     and not any(self._is_like(one, other, limit) or opposes(one, other) for other in told)
+                    and not (later and one.ranked.row == later.ranked.row)
+                    and self.find_later(one) is None
                 ):
                     parts[number].append(one)
                     told.append(one)
@@ -408,6 +437,7 @@ class PatternWriter(PatternGroup):
         asked = {one.ranked.row for one in candidates if one.lesson.role == "question"}
         openings = [one for one in openings if one.row in asked] or openings
         openings = [one for one in openings if not names_symptom_alone(one.sentence.text)] or openings
+        openings = [one for one in openings if not _is_cut(one.sentence.text)] or openings
         scored = [replace(one, score=one.score / one.sentence.readability) for one in openings]
         scored.sort(key=lambda one: one.order)
         texts = (f"{one.sentence.text} {self.find_reservation(one)}".rstrip() for one in scored)
@@ -434,3 +464,10 @@ class PatternWriter(PatternGroup):
             return False
         named = (at for at, text in self.texts.items() if self.title and names_told(self.title, text, share=1.0))
         return max(self.weigh_texts(named), self.measure_support(examples[0])) > _COHERENT
+
+
+def _is_cut(text: str) -> bool:
+    """Return True for words without an end of a sentence that go on: "The build failed with", "Traceback:"."""
+    is_open = text.endswith((":", "："))
+    is_cut = len(text) > _UNFINISHED_CHARS or not any(extract_terms(text.split()[-1]))
+    return is_open or (SENTENCE_END.search(text) is None and is_cut)

@@ -73,6 +73,10 @@ _NAME = re.compile(
 _NOT_NAMES = frozenset(
     "TODO FIXME NOTE OK NOT AND OR MUST NEVER ALWAYS DO NO IF THE ERROR INFO WARN FAILURE ID IDS TBD WIP".split()
 )
+# The busiest day has this many times the notes of an average one.
+_BUSY = 2
+# Roman numbers, zones of time and methods of HTTP name nothing that the notes are about.
+_NO_NAME = re.compile(r"[IVX]+|UTC|GMT|[ECMPW][ES]T|CEST|BST|JST|GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|TRACE|CONNECT")
 
 _PHRASES = load_phrases("profile_phrases.toml", dict[str, str])
 
@@ -274,7 +278,9 @@ class _Counter:
         if len(days) < _FEWEST_DAYS or len(self.rows) < 2 * _FEWEST_FOR_SHARE:
             return []
         busiest = max(days, key=lambda day: (days[day], day))
-        told = [self._say("busiest", count=days[busiest], day=busiest.isoformat())]
+        told = []
+        if days[busiest] >= max(_FEWEST, _BUSY * len(self.rows) / len(days)):
+            told.append(self._say("busiest", count=days[busiest], day=busiest.isoformat()))
         at_weekends = sum(one.learned_at.weekday() >= _SATURDAY for one in self.rows) / len(self.rows)
         if (max(days) - min(days)).days >= _FEWEST_DAYS_OF_WEEKS and not _LOW <= at_weekends <= _HIGH:
             told.append(self._say("weekends", week=f"{1 - at_weekends:.0%}", weekend=f"{at_weekends:.0%}"))
@@ -285,7 +291,8 @@ class _Counter:
         if 2 * len(timed) >= len(self.rows) and len(busy) <= _MOST_HOURS:
             share = _percent(sum(hours[hour] for hour in busy), len(timed))
             told.append(self._say("hours", share=share, start=busy[0], end=(busy[-1] + 1) % 24))
-        return [f"{'; '.join(told)}."]
+        told[:1] = [line[:1].upper() + line[1:] for line in told[:1]]
+        return [f"{'; '.join(told)}."] if told else []
 
     def _tell_news(self) -> list[str]:
         """Return the tags and tools that are more, or less, frequent in the last part of the memories."""
@@ -369,7 +376,9 @@ def _has_title(text: str) -> bool:
 
 def _is_name(written: str) -> bool:
     """Return True if it is not a plain word in capitals."""
-    return written not in _NOT_NAMES and next(iter(extract_terms(written)), None) is not None
+    if written in _NOT_NAMES or _NO_NAME.fullmatch(written):
+        return False
+    return next(iter(extract_terms(written)), None) is not None
 
 
 def _folder(path: str) -> str:

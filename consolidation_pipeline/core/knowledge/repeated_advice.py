@@ -29,7 +29,8 @@ _LIGHT = frozenset(
     """
     a an the of for in to on with and or by from as at is are be been it its this that these those when if while
     where which who not no so then their them they your you our we i my his her before after into than all any
-    each also properly correctly accordingly instead only just have has
+    each also properly correctly accordingly instead only just have has above below between within per via without
+    until upon under
     """.split()
 )
 # Verbs that say nothing without their object.
@@ -51,6 +52,8 @@ def find_repeated_advice(texts: Sequence[str], *, fewest: int = 3, most: int = 6
     holding = defaultdict[tuple[str, ...], set[int]](set)
     phrases: dict[str, list[tuple[str, ...]]] = {}
     sentences = set[tuple[str, ...]]()
+    # Numbers behind which a text goes on, perhaps with their unit.
+    cut = set[tuple[str, ...]]()
     for at, text in enumerate(texts):
         if text not in phrases:
             found = list(_list_phrases(text))
@@ -61,7 +64,12 @@ def find_repeated_advice(texts: Sequence[str], *, fewest: int = 3, most: int = 6
                 holding[phrase].add(at)
             for end in range(_FEWEST_WORDS + 1, len(phrase) + 1):
                 holding[phrase[:end]].add(at)
-    frequent = {phrase: found for phrase, found in holding.items() if len(found) >= fewest and _says_what(phrase)}
+            cut.update(phrase[:end] for end in range(_FEWEST_WORDS, len(phrase)) if phrase[end - 1][-1:].isdigit())
+    frequent = {
+        phrase: found
+        for phrase, found in holding.items()
+        if len(found) >= fewest and phrase not in cut and _says_what(phrase)
+    }
     ranked = sorted(frequent, key=lambda phrase: (-len(frequent[phrase]), -len(phrase), phrase))
     told: list[tuple[str, int]] = []
     known: list[tuple[tuple[str, ...], set[int]]] = []

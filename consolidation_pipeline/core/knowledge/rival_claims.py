@@ -14,6 +14,7 @@ from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes, find_roles, is_ban, tells_addition
+from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.truncation import truncate_at_word
@@ -21,7 +22,7 @@ from consolidation_pipeline.core.text.truncation import truncate_at_word
 # Sentences of which a larger share of tokens and cues has no like in the other one are about different matters.
 _MOST_UNLIKE = 1 / 3
 # Literals that name something, by the beginning of their key; other literals are values.
-_NAMES = ("path:", "url:", "identifier:", "error_code:", "quoted:")
+NAMES = ("path:", "url:", "identifier:", "error_code:", "quoted:")
 # What numbers name rather than measure.
 _LABELS = frozenset(
     """
@@ -49,6 +50,10 @@ _MAX_QUOTE = 160
 _SENTENCE_END = re.compile(r"[\s.!?…。！？]*\Z")
 # The rest of a word, and marks that close what it stands in.
 _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`\"'”’»)\]*]*")
+_HEADING_BEHIND = re.compile(r"[^.!?:]* ?:\s")
+_NUMBER_BEHIND = re.compile(r"\s\d")
+# The rest of a unit: "6 mg/kg".
+_UNIT = re.compile(r"/[^\W\d_]+\b(?![./])")
 
 # An operator before or after a value that is part of a formula: "2 * x", "n / 2".
 _OPERATOR_BEFORE, _OPERATOR_AFTER = re.compile(r"[*/^]\s*$|[\w)]\s+\+\s+$"), re.compile(r"\s*[*^]|\s+[/+]\s")
@@ -115,7 +120,8 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     if comparison and comparison.relation in ("replaces", "renames") and are_events(first, other):
         return None
     # Few sentences compare: only for these it matters whether words stand in another order, too.
-    return comparison and _compare_claims(first, other, explain_readings(first, other))
+    found = explain_readings(first, other)
+    return None if comparison and _report_otherwise(found, first, other) else _compare_claims(first, other, found)
 
 
 def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Comparison | None:
@@ -164,19 +170,28 @@ def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
     if any(side.count(*_UNLIKE) > _MOST_UNLIKE * side.size for side in sides) or 1 < counts[0] < counts[1]:
         return None
     for side in sides:
+        side.drop_reasons()
         side.narrow("value")
     if any(side.count(*_THINGS) > _MOST_WORDS for side in sides):
         return None
-    if any(side.is_in_formula("value") for side in sides):
+    if any(side.is_in_formula("value") for side in sides) or _leave_out_unit(sides):
         return None
+    is_apart = any(side.goes_on("value", *_THINGS) for side in sides)
+    quotes = [side.quote_whole("value") if is_apart else side.quote("value", *_THINGS) for side in sides]
     if any(side.count(*_THINGS) for side in sides):
-        is_apart = any(side.goes_on("value", *_THINGS) for side in sides)
-        quotes = [quote_sentence(side.reading.text) if is_apart else side.quote("value", *_THINGS) for side in sides]
         return Comparison("elsewhere", sides[1].join(*_THINGS) or "-", sides[1].join("value"), *quotes)
-    quotes = [side.quote("value") for side in sides]
     if any(side.speaks_of("value") for side in sides) or all(side.claims_labels() for side in sides):
         return Comparison("elsewhere", sides[1].join("value"), "", *quotes)
     return Comparison("replaces", "", sides[1].join("value"), *quotes)
+
+
+def _leave_out_unit(sides: tuple[_Side, _Side]) -> bool:
+    """Return True if the numbers are the same, and one sentence leaves out a unit: "2 °C to 8 °C", "2 to 8 °C"."""
+    values = [
+        [side.tokens[start].key.split() for start, _ in side.spans["value"] if start in side.tokens] for side in sides
+    ]
+    numbers = [sorted(one[0] for one in found if one) for found in values]
+    return numbers[0] == numbers[1] and any(len(one) == 1 for found in values for one in found)
 
 
 def _compare_names(sides: tuple[_Side, _Side]) -> Comparison | None:
@@ -187,7 +202,8 @@ def _compare_names(sides: tuple[_Side, _Side]) -> Comparison | None:
         return None
     if _is_qualified(*(side.join("name") for side in sides)):
         return AGREES
-    quotes = [side.quote("name") for side in sides]
+    is_apart = any(side.goes_on("name") for side in sides)
+    quotes = [side.quote_whole("name") if is_apart else side.quote("name") for side in sides]
     if any(side.speaks_of("name") for side in sides):
         return Comparison("elsewhere", sides[1].join("name"), "", *quotes)
     return Comparison("renames", "", sides[1].join("name"), *quotes)
@@ -231,6 +247,23 @@ def are_events(first: Reading, other: Reading) -> bool:
     behind it. What is said to be "on 9 May", or to be moved to it, is no report of that day.
     """
     return bool(_list_occasions(first) - other.key_set) and bool(_list_occasions(other) - first.key_set)
+
+
+def _report_otherwise(found: Explanation, first: Reading, other: Reading) -> bool:
+    """Return True for reports of what happened that differ in no value and no name: "it came from / to the port".
+
+    Each may tell of an occasion of its own, so that both hold.
+    """
+    if not all(map(_is_report, (first, other))):
+        return False
+    return not any(one.kind in ("value", "name", "code") for one in found.differences)
+
+
+def _is_report(reading: Reading) -> bool:
+    """Return True if a sentence tells what happened, and neither what is so nor what is not."""
+    if any(cue.pole == "present" or cue.category in ("polarity", "modality") for cue in reading.cues):
+        return False
+    return _find_past(reading) is not None or Claim.of(reading.text, reading.language or "en").is_event
 
 
 def takes_over(older: Reading, newer: Reading) -> bool:
@@ -333,7 +366,7 @@ def _numbers_thing(tokens: Sequence[Token], at: int, text: str) -> bool:
 
 def is_name(token: Token) -> bool:
     """Return True for a name, a path, an address or an identifier; False for a value and a word."""
-    return token.kind == "name" or token.key.startswith(_NAMES)
+    return token.kind == "name" or token.key.startswith(NAMES)
 
 
 def _deny_each_other(denials: Sequence[Difference], sides: tuple[_Side, _Side]) -> bool:
@@ -417,7 +450,7 @@ class _Side:
     def _find_kind(self, kind: str, span: Span) -> str:
         """Return the kind of a word: a path is a name, and so is code unless it is a sign."""
         token = self.tokens.get(span[0])
-        if kind == "value" and token and token.key.startswith(_NAMES):
+        if kind == "value" and token and token.key.startswith(NAMES):
             return "name"
         return "name" if kind == "code" and any(map(str.isalnum, self.reading.text[slice(*span)])) else kind
 
@@ -451,7 +484,17 @@ class _Side:
             self.spans[kind] = [span for span in self.spans[kind] if begin <= span[0] < end]
 
     def drop_reasons(self) -> None:
-        """Drop what is added in clauses of its own that are no cases: "so that it stays dry", not "if it is dry"."""
+        """Drop what is added in clauses of its own that are no cases: "so that it stays dry", not "if it is dry".
+
+        Behind a reason, nothing else of its clause follows.
+        """
+        reasons = [cue for cue in self.reading.cues if cue.category == "marker" and cue.pole in _REASONS and cue.start]
+        begins = {cue.clause: cue.start for cue in reversed(reasons)}
+        self.spans["addition"] = [
+            span
+            for span in self.spans["addition"]
+            if span[0] < begins.get(self.tokens[span[0]].clause, len(self.reading.text))
+        ]
         added = {start for start, _ in self.spans["addition"]}
         shared = {token.clause for token in self.reading.tokens if token.start not in added or token.governor}
         shared |= {cue.clause for cue in self.reading.cues if cue.category == "marker" and cue.pole not in _REASONS}
@@ -468,9 +511,12 @@ class _Side:
 
         A name does, if no verb is known to stand before it: "renamed a.py". A number after a name does, if the first
         known verb comes after it: "status 404 must not be retried". Known verbs are auxiliaries, modals and negations.
+        What stands in a heading is of what the sentence speaks of: "Sand of 10 kg: the price is 4 euros".
         """
         start, end = self.spans[claimed][0]
         token, reading = self.tokens[start], self.reading
+        if claimed == "value" and self._opens_heading(end):
+            return True
         words = load_language(reading.language or "en")
         begin, last = self.find_clause(claimed)
         cues = [cue.start for cue in reading.cues if cue.clause == token.clause and cue.category in _VERB_CUES]
@@ -483,6 +529,14 @@ class _Side:
         opening = split_words(reading.text)[:1]
         return claimed == "name" and words.determiners.isdisjoint(opening)
 
+    def _opens_heading(self, end: int) -> bool:
+        """Return True if a heading ends behind a value that ends here, and another value follows; not for a report."""
+        heading = _HEADING_BEHIND.match(self.reading.text, end)
+        if heading is None or _find_past(self.reading) is not None:
+            return False
+        behind = (token for token in self.reading.tokens if token.start >= heading.end())
+        return any(token.kind == "value" and not is_name(token) for token in behind)
+
     def is_in_formula(self, claimed: str) -> bool:
         """Return True if a claim is one part of a formula, which says nothing without the rest."""
         text = self.reading.text
@@ -492,16 +546,37 @@ class _Side:
         )
 
     def goes_on(self, claimed: str, *kinds: str) -> bool:
-        """Return True if several words of both sentences stand between the claim and later words of these kinds.
+        """Return True if words of both sentences stand between words of these kinds and the claim, or several behind.
 
         "Sheds over 40 m² need a permit of the mayor": the quotation would end in the middle of "over 90 m² .. and Ada".
+        So too if another clause has a value, name or opposite of its own: a quotation of one clause would leave it out.
         """
-        (_, end), (begin, last) = self.spans[claimed][-1], self.find_clause(claimed)
-        later = [span for kind in kinds for span in self.spans[kind] if max(begin, end) <= span[0] < last]
-        own = {start for start, _ in later}
-        stop = max(own, default=end)
-        between = (end <= token.start < stop and token.start not in own for token in self.reading.tokens)
-        return sum(between) > 1
+        begin, last = self.find_clause(claimed)
+        own = {start for kind in (claimed, *kinds) for start, _ in self.spans[kind]}
+        unlike = {start for kind in (claimed, "value", "name", "opposite") for start, _ in self.spans[kind]}
+        if any(not begin <= start < last for start in unlike):
+            return True
+        # "18 h 30"
+        if any(_NUMBER_BEHIND.match(self.reading.text, end) for _, end in self.spans[claimed]):
+            return True
+        inside = [start for start in own if begin <= start < last]
+        first, claim = min(inside), self.spans[claimed][-1][0]
+        shared = [token.start for token in self.reading.tokens if first < token.start < max(inside)]
+        shared = [start for start in shared if start not in own]
+        verbs = (cue.start for cue in self.reading.cues if cue.category in _VERB_CUES)
+        return any(start < claim for start in (*shared, *(at for at in verbs if first < at))) or len(shared) > 1
+
+    def quote_whole(self, claimed: str) -> Quote:
+        """Return the sentence in quotation marks, or the clause that opens it if all that differs stands in that."""
+        text, (begin, last) = self.reading.text, self.find_clause(claimed)
+        spans = [span for found in self.spans.values() for span in found]
+        starts = [token.start for token in self.reading.tokens]
+        is_alone = min(starts) >= begin and max(starts) < last
+        if is_alone or min(starts) < begin or any(start >= last for start, _ in spans):
+            return quote_sentence(text)
+        rest = _WORD_END.match(text, last)
+        end = min(rest.end() if rest else last, quote_sentence(text).end)
+        return Quote(f"“{_shorten(' '.join(text[:end].split()))}”", end)
 
     def quote(self, claimed: str, *kinds: str) -> Quote:
         """Return the words from the first to the last of these kinds in the clause of the claim."""
@@ -510,7 +585,9 @@ class _Side:
         # The stop behind "9 May." ends the sentence.
         start, end = min(start for start, _ in spans), min(max(end for _, end in spans), quote_sentence(text).end)
         rest = _WORD_END.match(text, end)
-        return Quote(_shorten(" ".join(text[start:end].split())), rest.end() if rest else end)
+        unit = _UNIT.match(text, end)
+        words = text[start : unit.end() if unit else end]
+        return Quote(_shorten(" ".join(words.split())), rest.end() if rest else end)
 
 
 def quote_sentence(text: str) -> Quote:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import pairwise
@@ -10,10 +11,20 @@ from consolidation_pipeline.core.differences.explanation import PROOFS, Differen
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes
+from consolidation_pipeline.core.knowledge.claim_slots import measure
+from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, read_lesson
-from consolidation_pipeline.core.knowledge.rival_claims import are_events, except_said, is_name
+from consolidation_pipeline.core.knowledge.rival_claims import (
+    NAMES,
+    are_events,
+    compare_sentences,
+    except_said,
+    is_name,
+)
+from consolidation_pipeline.core.knowledge.supersession import revise_sentence
+from consolidation_pipeline.core.text.sentence_cues import is_command
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A memory that says a claim has this share of its content words. One with so many of those of a long claim says it, if
@@ -22,6 +33,8 @@ _SAYS, _SAYS_LONG, _LONG_WORDS = 0.65, 0.85, 10
 # A newer sentence that has this share of its content words in common with a claim is on its matter; if they share a
 # name or value, the second share is enough.
 _ON_MATTER, _ON_MATTER_BY_NAME, _FEWEST_SHARED = 0.5, 0.4, 2
+# News of a claim has this share of its words in common with it; with the second share it says the same.
+_NEWS, _REPEATED = 1 / 3, 0.75
 # With this share, so many words, one of them a name or value, and words of its own, it tells what became of the matter.
 _MOSTLY, _TOLD_WORDS = 0.6, 3
 # A change of a long claim has this share of its words in common with it, besides function words.
@@ -29,6 +42,8 @@ _CHANGED = 0.5
 # Differences that make another claim of a sentence, and those that do so in a short one: "is the owner", "took over".
 _OTHER = frozenset(("value", "name", "code", "exchange", "polarity", "language"))
 _OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue", "word"))
+# Differences by which a sentence is of another thing, if it has this share of the words of the claim.
+_OTHER_THINGS, _LIKE = frozenset(("value", "name", "code", "opposite", "exchange")), 0.4
 
 Run = tuple[Token, ...]
 
@@ -74,6 +89,90 @@ class SameClaim:
         near = [text for text in told if self._is_on_matter(text)]
         tells = self._is_changed_in if len(self.words) >= _LONG_WORDS else self._is_rival
         return max(filter(tells, near), key=self._measure_share, default=None)
+
+    def find_revision(self, sentences: Sequence[str]) -> str | None:
+        """Return the sentence of a newer memory that says that the claim is so no longer; None if there is none."""
+        near = (text for text in sentences if len(self.words & extract_content_words(text)) >= _FEWEST_SHARED)
+        return next(filter(self._is_revised_by, near), None)
+
+    def find_news(self, sentences: Sequence[str]) -> str | None:
+        """Return the sentence of a newer memory that may say what became of the matter; None if there is none.
+
+        It says something else of it (``find_rival``), or tells a change or an addition in a few words of the claim.
+        Both it and the claim may hold. A further event is no news of an event, or of a rule.
+        """
+        rival = self.find_rival(sentences)
+        if rival and self._is_of_same(rival):
+            return rival
+        found = (text for text in sentences if self._may_be_news(text) or self._has_other_value(text))
+        return max(found, key=self._measure_share, default=None)
+
+    def tells_outcome_of(self, older: str) -> bool:
+        """Return True if the claim, by words of a change, may tell what became of an older sentence."""
+        if self.language is None or self.is_said_in([older]):
+            return False
+        earlier, claim = SameClaim(older, self.language), Claim.of(self.text, self.language)
+        if earlier.find_revision([self.text]):
+            return True
+        return _changes(claim) and earlier.find_news([self.text]) is not None
+
+    def repeats(self, text: str) -> bool:
+        """Return True if the text of a claim has all words of a sentence but a few, and the same values and names."""
+        if self._measure_own(text) < _REPEATED:
+            return False
+        tokens = read_sentence(text, self.language).tokens
+        return all(token.key in self.reading.key_set for token in tokens if token.kind in VALUE_KINDS)
+
+    def is_told_in(self, text: str) -> bool:
+        """Return True if a sentence has all words of the claim, so that it tells all that the claim does."""
+        return self.reading.key_set <= read_sentence(text, self.language).key_set
+
+    def _is_revised_by(self, text: str) -> bool:
+        return bool(compare_once("revised", self.text, text, self.language, partial(self._find_revised, text), True))
+
+    def _find_revised(self, text: str) -> bool:
+        if revise_sentence(self.text, text):
+            return True
+        comparison = compare_sentences(self.reading, read_sentence(text, self.language))
+        return comparison is not None and comparison.relation == "replaces"
+
+    def _may_be_news(self, text: str) -> bool:
+        shared = len(self.words & extract_content_words(text))
+        if self.language is None or shared < _FEWEST_SHARED:
+            return False
+        if shared < _TOLD_WORDS and not self._list_shared_names(text):
+            return False
+        if not _NEWS <= self._measure_own(text) <= _REPEATED:
+            return False
+        later = Claim.of(text, self.language)
+        # "Ben may enter too"
+        is_plan = later.is_plan and not later.is_addition
+        return _changes(later) and self._is_of_same(text) and not (is_plan or later.asks or self.is_said_in([text]))
+
+    def _has_other_value(self, text: str) -> bool:
+        """Return True if a sentence has half of the words of the claim, and another value in the same unit."""
+        if self.language is None or self._measure_share(text) < _ON_MATTER:
+            return False
+        claim, other = (Claim.of(one, self.language) for one in (self.text, text))
+        if len(self.words & extract_content_words(text)) < _TOLD_WORDS or other.is_plan or other.asks:
+            return False
+        own, values = ({measure(t): t.key for t in one.tokens if " " in t.key} for one in (claim, other))
+        is_other = any(unit in values and values[unit] != key for unit, key in own.items())
+        return is_other and self._is_of_same(text) and not self.is_said_in([text])
+
+    def _is_of_same(self, text: str) -> bool:
+        """Return True unless a sentence is of another numbered or named thing, or tells a further event."""
+        language = self.language or "en"
+        claim, other = Claim.of(self.text, language), Claim.of(text, language)
+        numbers = _list_numbered(claim), _list_numbered(other)
+        if any(numbers[0][word].isdisjoint(numbers[1][word]) for word in numbers[0].keys() & numbers[1].keys()):
+            return False
+        if not other.is_addition:
+            named, names = ({t.key for t in one.tokens if t.key.startswith(NAMES)} for one in (claim, other))
+            if named - names and names - named:
+                return False
+        is_lasting = any(change.form != "contrast" for change in other.changes) or not _is_report(other)
+        return is_lasting or not (_is_report(claim) or read_lesson(self.text).role in ("rule", "warning"))
 
     def _measure_share(self, text: str) -> float:
         """Return the share of the content words of the claim that a text has."""
@@ -157,6 +256,65 @@ class SameClaim:
         if is_told and self._list_shared_names(text):
             return True
         return not replaced and any(one.kind == "value" for one in found)
+
+
+def _changes(claim: Claim) -> bool:
+    """Return True if a sentence tells a change, an addition, or what was done."""
+    return claim.is_addition or claim.is_reported or any(change.form != "contrast" for change in claim.changes)
+
+
+def _list_numbered(claim: Claim) -> dict[str, set[str]]:
+    """Return the numbers that stand behind each word: "room 4"."""
+    numbers: dict[str, set[str]] = defaultdict(set)
+    for word, token in pairwise(claim.tokens):
+        number, _, unit = token.key.partition(" ")
+        # "Room 4's door"
+        is_bare = number.startswith("number:") and (not unit or token.text.endswith(("'s", "’s")))
+        if is_bare and token.gap == "tight" and word.kind == "word":
+            numbers[word.key].add(number)
+    return numbers
+
+
+def _is_report(claim: Claim) -> bool:
+    """Return True if a sentence tells what happened."""
+    return claim.is_event or read_lesson(claim.text).role == "report"
+
+
+def says_of_other(claim: Reading, other: Reading) -> bool:
+    """Return True if a sentence says what a claim says of another thing, or for another reason.
+
+    "The fridge must stay below 8 °C", "the freezer must stay below -18 °C"; "dry hip wounds", "dry knee wounds".
+    """
+    differences = explain_readings(claim, other).differences
+    found = [one for one in differences if one.a and one.b]
+    if any(one.kind in _OTHER_THINGS for one in found):
+        return _LIKE * min(len(claim.key_set), len(other.key_set)) <= len(claim.key_set & other.key_set)
+    if not found or any(one.kind not in ("word", "order", "addition") for one in differences):
+        return False
+    sides = [(reading, _list_words(reading, found, at)) for reading, at in ((claim, "spans_a"), (other, "spans_b"))]
+    if any(not words for _, words in sides):
+        return False
+    # The verb of an instruction has many synonyms.
+    if any(words[0].start == 0 and is_command(reading.text) for reading, words in sides):
+        return False
+    if all(_is_behind_reason(reading, words) for reading, words in sides):
+        return True
+    return all(len(words) == 1 for _, words in sides) or any(t.kind == "value" for _, words in sides for t in words)
+
+
+def _list_words(reading: Reading, found: Sequence[Difference], spans: str) -> list[Token]:
+    """Return the tokens that differ in a word, as written. ``spans``: name of the side."""
+    starts = {start for one in found if one.kind == "word" for start, _ in getattr(one, spans)}
+    tokens = (reading.tokens[at] for at in sort_as_written(reading.tokens))
+    return [token for token in tokens if token.start in starts]
+
+
+def _is_behind_reason(reading: Reading, words: Sequence[Token]) -> bool:
+    """Return True if words are all that stands behind a marker of a reason."""
+    reasons = [cue.start for cue in reading.cues if (cue.category, cue.pole) == ("marker", "because")]
+    return bool(reasons) and {token.start for token in reading.tokens if token.start > reasons[0]} == {
+        token.start for token in words
+    }
 
 
 def _makes_other(difference: Difference, claim: Reading, *, is_long: bool) -> bool:

@@ -42,11 +42,13 @@ def choose_frames(texts: Sequence[str]) -> Frames:
 
 
 def find_common_language(texts: Sequence[str]) -> str:
-    """Return the language of memories, English if they are in several or in none that texts are compared in.
+    """Return the language of memories; English if they are in several, one of them English, or if none is known.
 
-    Of many memories a sample is read, and names of a few words have no language.
+    Of several other languages it is the most frequent one. Of many memories a sample is read, and names of a few words
+    have no language.
     """
     step = max(1, len(texts) // _MOST_TEXTS)
     known = Counter(filter(None, map(detect_language, texts[::step])))
     language, count = max(known.items(), key=lambda one: (one[1], one[0]), default=("en", 0))
-    return language if count >= _ONE_LANGUAGE * known.total() else "en"
+    is_one = count >= _ONE_LANGUAGE * known.total() or known["en"] <= (1 - _ONE_LANGUAGE) * known.total()
+    return language if is_one else "en"

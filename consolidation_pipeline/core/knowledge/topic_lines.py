@@ -14,7 +14,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     names_task,
     read_lesson,
 )
-from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
+from consolidation_pipeline.core.knowledge.pattern_group import LaterSentence, PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
     excludes,
@@ -68,10 +68,12 @@ _MAX_EXAMPLES = 3
 _REPEATED, _REPEATED_REMEDY = 0.5, 0.8
 # Share of the memories of a topic that must hold its title, and fewest of them: a phrase, and one of a statement told.
 _TITLE_SHARE, _TOLD_SHARE, _FEWEST_HOLDING = 0.4, 0.15, 2
-# Share of the words of a title that the line has: of a phrase of most memories, and of one of a few.
-_TITLE_TOLD, _NAME_TOLD = 0.5, 0.6
+# Share of the words of a title that the examples below it have; those of lessons have all.
+_TITLE_TOLD = 0.5
 # A title that no more texts hold tells something of them.
 _FEW_HOLDING = 4
+# News of a statement shares this part of the content words of the shorter one.
+_NEWS = 0.6
 # Key terms of a topic of which a statement holds one.
 _ABOUT = 6
 # Factors of the score of a statement: of a fact that begins or ends with what was named before, and of a long one.
@@ -134,7 +136,8 @@ class TopicLine:
     """Line of a topic.
 
     ``lead``: its first statement, if there is no title. ``is_lesson``: it says what to do or what is so. ``texts``:
-    positions of the texts that it tells something of.
+    positions of the texts that it tells something of; ``said``: of those that say one of its lessons, as far as their
+    words prove it.
     """
 
     title: str
@@ -142,6 +145,7 @@ class TopicLine:
     is_lesson: bool
     texts: frozenset[int]
     lead: str = ""
+    said: frozenset[int] = frozenset()
 
 
 def tells_lesson(text: str, sentences: Sequence[str]) -> bool:
@@ -189,6 +193,7 @@ class TopicGroup(PatternGroup):
     ) -> None:
         super().__init__(units, ranking, terms)
         self.frames = frames
+        self._later: dict[int, LaterSentence | None] = {}
         self.lessons = self._list_lessons()
 
     def tell_topic(
@@ -217,15 +222,15 @@ class TopicGroup(PatternGroup):
             return self._tell_examples("" if title in titles else title, room)
         statements = [self.finish(one) for one in chosen]
         quoted = frozenset[int]().union(*map(self._list_quoted, chosen))
+        said = frozenset[int]().union(*map(self._list_said, chosen))
         if not is_named:
-            return TopicLine("", "".join(f"\n- {one}" for one in statements), True, quoted)
+            return TopicLine("", "".join(f"\n- {one}" for one in statements), True, quoted, said=said)
         title = self._specify(phrase, statements)
         # Else the lessons are about something else than most of the memories.
-        share = _TITLE_TOLD if title == phrase else _NAME_TOLD
-        is_title = names_told(title, " ".join(statements), share=share) and not self._is_statement(title)
+        is_title = names_told(title, " ".join(statements), share=1.0) and not self._is_statement(title)
         title = title if is_title and title not in titles else ""
         lead = "" if title else statements.pop(0)
-        return TopicLine(title, " ".join(statements), True, quoted | self._list_holders(title), lead)
+        return TopicLine(title, " ".join(statements), True, quoted | self._list_holders(title), lead, said)
 
     def _is_statement(self, title: str) -> bool:
         """Return True if a title is a whole sentence of a memory: it would be told twice, or as it was before."""
@@ -244,7 +249,27 @@ class TopicGroup(PatternGroup):
 
     def _finish_alone(self, one: Candidate) -> str:
         """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
-        return self._finish(self.tell(one), one)
+        return self._finish(self._tell_current(one), one)
+
+    def _tell_current(self, one: Candidate) -> str:
+        """Return a statement with what a newer memory says of it."""
+        later = self._find_later_once(one)
+        text = self.tell_with(one, later) if later else self.tell(one)
+        if later is None or later.is_revision:
+            return text
+        news, is_all = self.tell_news(one, later)
+        return news if is_all else f"{finish_statement(news)} {text}"
+
+    def _find_later_once(self, one: Candidate) -> LaterSentence | None:
+        """Return what takes the place of a statement by a newer memory, or is on the same matter for the most part."""
+        row = one.ranked.row
+        if row not in self._later:
+            later = self.find_later(one)
+            told = extract_content_words(later.ranked.sentence.text) if later else frozenset[str]()
+            own = extract_content_words(one.ranked.sentence.text)
+            is_near = later is not None and (later.is_revision or shares_words(told, own, _NEWS))
+            self._later[row] = later if is_near else None
+        return self._later[row]
 
     def _finish(self, text: str, one: Candidate) -> str:
         count = self._count(one)
@@ -266,9 +291,14 @@ class TopicGroup(PatternGroup):
 
     def _list_quoted(self, one: Candidate) -> set[int]:
         """Return the positions of the texts that a statement, as it is told, quotes or was made of."""
-        rival = self._find_rival(one)
+        rival, later = self._find_rival(one), self._find_later_once(one)
         quoted = self._list_repeating(one) | (self._list_repeating(rival) if rival else set())
-        return quoted | self.list_supporters(one) if is_disputed(one.ranked) else quoted
+        quoted |= {later.ranked.text} if later else set()
+        return quoted | self.list_telling(one) if is_disputed(one.ranked) else quoted
+
+    def _list_said(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that say a statement, also in words of their own, or what it tells too."""
+        return self._list_quoted(one) | self.list_telling(one)
 
     def _list_holders(self, title: str) -> set[int]:
         return find_few_holders([title], self.texts)
@@ -336,7 +366,7 @@ class TopicGroup(PatternGroup):
             is_remedy = is_named and bool(chosen) and self._is_remedy(one, chosen[0])
             share = _REPEATED_REMEDY if is_remedy else _REPEATED
             is_said = any(shares_words(words, other, share) for other in known)
-            length = len(self._finish_alone(one)) + 1
+            length = len(self._finish(self.tell(one), one)) + 1
             # A failure without its remedy helps nobody, so both are told whatever their length.
             is_first = is_named and (not chosen or (is_remedy and len(chosen) == 1))
             is_said |= not is_named and any(one.ranked.text == other.ranked.text for other in chosen)

@@ -357,6 +357,7 @@ class _Summary:
         head = f"{self.frames.other_lessons} {self._when(positions)}"
         near = sorted(positions, key=lambda at: (-self.counts[at], at))[:_MAX_RANKED]
         line = self._build_groups([near])[0].tell_topic(self.left - len(head), is_named=False)
+        head = f"{self.frames.other_lessons} {self._when(positions, self._count_said(line, near))}"
         self.left -= len(head) + len(line.text)
         if not line.is_lesson:
             return f"{head}."
@@ -418,9 +419,15 @@ class _Summary:
         holding = self._count_holders(line.title, topic) if line.title else 0
         if holding < _FEWEST_COUNTED:
             told = [": ".join(filter(None, (line.title, line.text)))] if line.title else [line.lead, line.text]
-            return f"{self._when(topic).strip('()')}: {' '.join(filter(None, told))}"
+            said = self._count_said(line, topic) if line.lead else None
+            return f"{self._when(topic, said).strip('()')}: {' '.join(filter(None, told))}"
         when = self._when(topic, holding)
         return f"{line.title} {when}: {line.text}" if line.text else f"{line.title.removesuffix('.')} {when}."
+
+    def _count_said(self, line: TopicLine, positions: Sequence[int]) -> int | None:
+        """Return the number of memories that say the lessons of a line; None if it has none."""
+        units = sorted(positions[:_MAX_RANKED])
+        return self._weigh([units[place] for place in line.said]) if line.said else None
 
     def _count_holders(self, title: str, positions: Sequence[int]) -> int:
         """Return the number of memories that have all words of a title."""

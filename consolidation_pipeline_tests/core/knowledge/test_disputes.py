@@ -36,6 +36,11 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
         ("Enable the proxy cache.", "Disable the proxy cache.", "Disable the proxy cache ({noted}; was “{older}”)."),
         ("Stop it before a deploy.", "Stop it after a deploy.", "Stop it after a deploy ({noted}; was “{older}”)."),
         ("Run it with the cache.", "Run it without the cache.", "Run it without the cache ({noted}; was “{older}”)."),
+        (
+            "The west kiln is used by the potters in winter.",
+            "The west kiln is not used by the potters in winter.",
+            "The west kiln is not used by the potters in winter ({noted}; was “{older}”).",
+        ),
         # A reason is no case of its own.
         (
             "Füttere die alten Ziegen im Stall nachts, damit sie schlafen.",
@@ -97,7 +102,7 @@ def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> Non
     [
         (
             ["The retry limit of the payouts queue is 5.", "The retry limit of the refunds queue is 3."],
-            "The retry limit of the payouts queue is 5 (also refunds queue is 3).",
+            "The retry limit of the payouts queue is 5 (also “The retry limit of the refunds queue is 3”).",
         ),
         (
             [
@@ -109,6 +114,35 @@ def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> Non
         (
             ["The proxy listens on port 5432.", "The proxy listens on port 5433 in a checkout."],
             "The proxy listens on port 5432 (also 5433 in a checkout).",
+        ),
+        # What differs stands in several places.
+        (
+            [
+                "Alarm `HighTide` rings when the tide level is above 90 cm for 10 minutes.",
+                "Alarm `HighTide` resets when the tide level is below 20 cm for 10 minutes.",
+            ],
+            "Alarm `HighTide` rings when the tide level is above 90 cm for 10 minutes "
+            "(also “Alarm `HighTide` resets when the tide level is below 20 cm for 10 minutes”).",
+        ),
+        (
+            [
+                "The limit of the oak pile is 40 logs; the rest waits.",
+                "The limit of the ash pile is 60 logs; the rest waits.",
+            ],
+            "The limit of the oak pile is 40 logs (also “The limit of the ash pile is 60 logs”); the rest waits.",
+        ),
+        (
+            [
+                "Der Mietschein von Nordhaus muss innerhalb von 24 Stunden unterschrieben werden.",
+                "Mietscheine von Südhaus müssen innerhalb von 48 Stunden unterschrieben werden.",
+            ],
+            "Der Mietschein von Nordhaus muss innerhalb von 24 Stunden unterschrieben werden "
+            "(auch “Mietscheine von Südhaus müssen innerhalb von 48 Stunden unterschrieben werden”).",
+        ),
+        # Numbers of a heading are of two things.
+        (
+            ["Sand of 10 kg: the price is 4 euros a bag.", "Sand of 20 kg: the price is 4 euros a bag."],
+            "Sand of 10 kg (also 20 kg): the price is 4 euros a bag.",
         ),
         # Labels of things, opposite bounds, and opposites in a condition.
         (
@@ -159,6 +193,9 @@ def test_claims_on_other_things_are_told_beside(texts: list[str], told: str) -> 
         ],
         ["Release 2.3 of the portal was rolled back.", "Release 2.4 of the portal was rolled back."],
         ["Am 12. Mai war die Kasse 14 Minuten weg.", "Am 3. Juni war die Kasse 20 Minuten weg."],
+        # Reports that differ in no value or name.
+        ["The crate came from the harbour.", "The crate came to the harbour."],
+        ["House 4's oven stays between 20 °C and 24 °C.", "The oven in house 4 stays between 20 and 24 °C."],
         ["The limit is 30 s.", "The limit is half a minute, that is 30 seconds."],
         [],
     ],
@@ -186,8 +223,36 @@ def test_older_claim_on_another_thing_is_overruled() -> None:
     limits = [("payouts", 5), ("refunds", 3), ("refunds", 4)]
     texts = [f"The retry limit of the {name} queue is {count}." for name, count in limits]
     (found,) = find(*texts, days=(MARCH, JANUARY, MAY))
-    assert found.told == "The retry limit of the payouts queue is 5 (also refunds queue is 4, was refunds queue is 3)."
+    refunds = "“The retry limit of the refunds queue"
+    assert found.told == f"The retry limit of the payouts queue is 5 (also {refunds} is 4”, was {refunds} is 3”)."
     assert (found.others, found.overruled, found.is_decided) == ((1, 2), (1,), True)
+
+
+def test_value_of_another_sentence_is_told_whole() -> None:
+    texts = [
+        "Shelf `oak.v1` has 12 boxes and a limit of 7 kg.",
+        "Shelf `oak.v1` has a limit of 3 kg now.",
+        "Shelf `ash.v1` has 24 boxes and a limit of 7 kg.",
+    ]
+    (found,) = find(*texts, days=(JANUARY, MAY, JANUARY))
+    assert found.told == f"{texts[1][:-1]} (12 May 2026; before: “{texts[0][:-1]}”; also “{texts[2][:-1]}”)."
+    assert (found.rule, found.overruled) == (1, (0,))
+
+
+def test_reason_of_a_newer_value_is_no_other_thing() -> None:
+    bus = "The last night bus to the coast leaves the market at"
+    (found,) = find(f"{bus} 02:00.", f"{bus} 03:30 because the depot is slower.", days=(JANUARY, MAY))
+    assert found.told == f"{bus} 03:30 (noted 12 May 2026; was 02:00) because the depot is slower."
+
+
+def test_number_of_two_words_is_quoted_in_its_sentence() -> None:
+    (found,) = find("Le spectacle commence à 18 h 30.", "Le spectacle commence à 19 h 30.")
+    assert found.told == "Le spectacle commence à 18 h 30 (d'autres disent “Le spectacle commence à 19 h 30”)."
+
+
+def test_unit_is_quoted_whole() -> None:
+    (found,) = find("The tank takes 7 mg/kg a day.", "The tank takes 6 mg/kg a day.", days=(JANUARY, MAY))
+    assert found.told == "The tank takes 6 mg/kg (noted 12 May 2026; was 7 mg/kg) a day."
 
 
 def test_many_rivals_are_told_up_to_limit() -> None:

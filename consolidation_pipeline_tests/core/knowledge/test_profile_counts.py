@@ -91,6 +91,19 @@ def test_names_are_part_of_the_context() -> None:
     assert "Names that come up most: ATM (20)." in tell(rows, "context")
 
 
+def test_numbers_zones_and_methods_are_no_names() -> None:
+    rows = [observe(at, text=f"At noon CET of day {at}, PATCH part IV of the page.") for at in range(20)]
+    assert "Names" not in tell(rows, "context")
+
+
+def test_busiest_day_is_told_only_if_it_stands_out() -> None:
+    days = [replace(observe(at), learned_at=START + timedelta(days=7 * at)) for at in range(60)]
+    assert "Most notes" not in tell(days, "work_patterns")
+    assert "100% from Monday to Friday" in tell(days, "work_patterns")
+    busy = [*days, *(replace(observe(at), learned_at=START) for at in range(60, 65))]
+    assert "Most notes of one day: 6, on 2026-03-02; 100%" in tell(busy, "work_patterns")
+
+
 def test_rare_instruction_is_no_habit() -> None:
     rows = [observe(at, text="Run the full test suite." if at < 4 else f"Page {at} is slow.") for at in range(500)]
     assert "full test suite" not in tell(rows, "work_patterns")

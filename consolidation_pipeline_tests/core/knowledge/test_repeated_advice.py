@@ -49,3 +49,9 @@ def test_largest_tasks_come_first_whatever_their_length() -> None:
 def test_count_before_number_is_one_task() -> None:
     texts = [f"Investigate drop of tests: {count} -> 0" for count in range(5)]
     assert find_repeated_advice(texts) == [("investigate drop of tests", 5)]
+
+
+def test_phrase_does_not_end_inside_a_measure() -> None:
+    texts = ["Keep oil above 4 °C.", "Keep oil above 4 degrees at night.", "Always keep oil above 4 °C and stir it."]
+    assert find_repeated_advice(texts) == []
+    assert find_repeated_advice([f"Set the dial to 4{end}" for end in (".", "!", ", then wait.")])

@@ -22,6 +22,8 @@ def test_each_language_has_frames() -> None:
     [
         ([GERMAN, "Der Ofen ist am Montag kalt.", "Kiln 7"], "de"),
         ([GERMAN, "The keys of the workshop hang behind the door."], "en"),
+        # Two languages, none of them English.
+        ([GERMAN, GERMAN, "Las llaves del taller cuelgan detrás de la puerta."], "de"),
         (["Kiln 7"], "en"),
         ([], "en"),
     ],

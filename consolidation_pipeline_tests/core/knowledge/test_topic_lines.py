@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
+
 import pytest
 
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
@@ -10,8 +13,12 @@ from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_o
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 
-def build_group(*texts: str) -> TopicGroup:
-    units = [Unit(id=f"{at}", text=text, memory_type="learning") for at, text in enumerate(texts)]
+def build_group(*texts: str, days: Sequence[date | None] = ()) -> TopicGroup:
+    known = days or [None] * len(texts)
+    units = [
+        Unit(id=f"{at}", text=text, memory_type="learning", day=day)
+        for at, (text, day) in enumerate(zip(texts, known, strict=True))
+    ]
     return TopicGroup(units, rank_sentences([texts])[0], find_key_terms([texts])[0])
 
 
@@ -193,3 +200,24 @@ def test_guess_is_told_with_the_one_that_excludes_it() -> None:
 )
 def test_topic_is_named_by_a_thing(texts: list[str], terms: list[str], name: str) -> None:
     assert name_topic(texts, terms) == name
+
+
+def test_statement_stands_behind_what_a_newer_memory_says() -> None:
+    texts = [f"Pump `{name}` of the mill has size MEDIUM." for name in ("WEST_2", "EAST_2")]
+    days = [date(2026, 1, 7), date(2026, 1, 7), date(2026, 5, 12)]
+    line = build_group(*texts, "Pump `WEST_2` of the mill has been resized to LARGE.", days=days).tell_topic(400)
+    assert line.text == (
+        "Pump `WEST_2` of the mill has been resized to LARGE (as of 12 May 2026). "
+        "Pump `WEST_2` of the mill has size MEDIUM (as of 7 January 2026)."
+    )
+    assert line.said >= {0, 1, 2}
+
+
+def test_title_is_in_the_lessons_told() -> None:
+    texts = [
+        "The mill wheel is greased from the store of the yard every Monday.",
+        "Paint for the gate in the yard is kept by Ida, never by the guard.",
+        "Never open the gate in the yard at night; it wakes the geese.",
+    ]
+    line = build_group(*texts).tell_topic(80)
+    assert all(word in f"{line.lead} {line.text}".lower() for word in line.title.lower().split())

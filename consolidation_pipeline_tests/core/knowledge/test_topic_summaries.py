@@ -251,3 +251,16 @@ def test_statement_is_no_title_of_itself(texts: list[str], told: str) -> None:
     days = [DAY + timedelta(days=at) for at in range(len(texts))]
     _, _, line = summarize_topics(texts, days).content.partition(": ")
     assert line == told
+
+
+def test_lines_without_title_count_the_memories_that_say_them() -> None:
+    texts = [
+        "Oak may not be swapped for ash without asking the joiner.",
+        "Warn the office when the fire drill is over.",
+        "Elm may not be swapped for fir without asking the joiner.",
+    ]
+    assert "\n1 of 2 memories, 2026-03-01 to 2026-03-03: Elm may not" in summarize(texts).content
+    known = [f"{text} This holds for every shop and for every day of the year." for text in [*CACHE, *LOGIN]]
+    rests = zip("lamp gate crane buoy tram".split(), "dims closes rests rings leaves".split(), strict=True)
+    plain = [f"The {what} of the harbour {rest} at {at} in winter." for at, (what, rest) in enumerate(rests, start=4)]
+    assert "\n3 of 5 memories, 2026-03-25 to 2026-03-29: The tram of" in summarize([*known, *plain]).content
