@@ -27,11 +27,12 @@ _MOST = 2
 
 @dataclass(frozen=True)
 class DatedText:
-    """The text of a memory, and when it was learned."""
+    """The text of a memory, and when it was learned. ``scope``: memories of two scopes hold beside each other."""
 
     id: UUID
     text: str
     learned_at: datetime
+    scope: str = ""
 
 
 def link_changes(older: Iterable[DatedText], texts: Iterable[DatedText]) -> dict[UUID, tuple[UUID, ...]]:
