@@ -5,6 +5,8 @@ Keys of a language in ``change_words.toml``, all regular expressions.
 patterns: Form of the change (see ``Change``), and its words, with the groups cue, was, now and what.
     One that opens with ``\\b`` has alternatives in brackets only.
 plan: Signs of a plan, proposal, wish or possibility.
+permission: Those of them that may tell what is allowed: "may".
+reason: Why something changed, from where it is told to the end of the sentence.
 added: Words by which something comes beside what there is: "also".
 fillers, kinds: Words that tell no other thing apart: "old", and before the name of a thing: "the server".
 roles, roles_by: What stands between a person and what that person has: "leads", and the other way round: "led by".
@@ -25,7 +27,7 @@ from typing import Any, Literal
 
 from consolidation_pipeline.core.case_blind import CaseBlindPattern, ignore_case
 
-Form = Literal["from", "contrast", "gone", "left", "ended", "needless", "allowed", "present", "now"]
+Form = Literal["from", "contrast", "gone", "left", "ended", "needless", "allowed", "back", "present", "now"]
 Span = tuple[int, int]
 
 # What was before, and what took its place, end at a comma or where another phrase begins. Times and URLs have colons.
@@ -44,6 +46,7 @@ class Change:
         form: ``from``: names what was before. ``contrast``: may do so ("instead of", ", not"). ``gone``: names what is
             no more. ``left``: names who gave up a part. ``ended``: the rest of the clause is no longer so.
             ``needless``: what the clause names is no longer necessary. ``allowed``: names what is no longer forbidden.
+            ``back``: names who came back.
             ``present``: the rest of the sentence may be so
             by now only ("currently", "our new"). ``now``: it is so by now.
         cue: The words that say so.
@@ -70,6 +73,8 @@ class _ChangeWords:
     patterns: tuple[tuple[Form, CaseBlindPattern, bool], ...]
     at_words: CaseBlindPattern
     plan: re.Pattern[str]
+    permission: re.Pattern[str]
+    reason: re.Pattern[str]
     added: re.Pattern[str]
     fillers: re.Pattern[str]
     kinds: re.Pattern[str]
@@ -90,10 +95,11 @@ def _load(language: str) -> _ChangeWords:
     opening = [_GROUP_NAME.sub("(?:", pattern) for _, pattern in filled if pattern.startswith(_EDGE)]
     at_words = ignore_case(rf"{_EDGE}(?:{'|'.join(opening)})" if opening else r"(?!)")
     # "May" is a month: the words of plans are in lower case unless they open the sentence.
+    plain = [re.compile(raw.get(key, r"(?!)")) for key in ("plan", "permission", "reason")]
     keys = ("added", "fillers", "kinds", "roles", "roles_by", "denied", "denied_after", "banned")
     others = [re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in keys]
     others.append(re.compile(rf"\W*(?:(?:we|i) )?(?:{raw.get('moved', '(?!)')})\b", re.IGNORECASE))
-    return _ChangeWords(patterns, at_words, re.compile(raw["plan"]), *others)
+    return _ChangeWords(patterns, at_words, *plain, *others)
 
 
 def _fill(pattern: str, raw: Mapping[str, Any]) -> str:
@@ -104,6 +110,18 @@ def _fill(pattern: str, raw: Mapping[str, Any]) -> str:
 def is_plan(sentence: str, language: str) -> bool:
     """Return True if a sentence tells a plan, a proposal, a wish or a possibility rather than a fact."""
     return bool(_load(language).plan.search(sentence))
+
+
+def find_permissions(sentence: str, language: str) -> list[Span]:
+    """Return the words that may tell what is allowed, if a sentence has no other words of a plan."""
+    words = _load(language)
+    spans = [match.span() for match in words.plan.finditer(sentence)]
+    return spans if all(words.permission.fullmatch(sentence[slice(*span)]) for span in spans) else []
+
+
+def drop_reason(sentence: str, language: str) -> str:
+    """Return a sentence without why something changed: "opens at 8 because of the works"."""
+    return _load(language).reason.sub("", sentence)
 
 
 def tells_addition(sentence: str, language: str) -> bool:

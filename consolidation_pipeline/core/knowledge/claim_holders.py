@@ -18,6 +18,7 @@ def list_role_words(claim: Claim) -> list[Token]:
 def find_holders(claim: Claim) -> list[list[Token]]:
     """Return the words of those who have parts: "Ann Lee leads", "led by Ann Lee", without more than four words."""
     found = []
+    told = claim.inside(*(change.cue for change in claim.changes if change.form == "back"))
     roles = sorted(find_roles(claim.text, claim.language))
     for (start, end), is_behind in roles:
         behind = [token for token in claim.tokens if token.start >= end]
@@ -25,7 +26,7 @@ def find_holders(claim: Claim) -> list[list[Token]]:
         if is_behind:
             holder = [token for token in behind if token.phrase == behind[0].phrase]
         else:
-            holder = [token for token in ahead if token.clause == (behind or ahead)[0].clause]
+            holder = [token for token in ahead if token.clause == (behind or ahead)[0].clause and token not in told]
         if 0 < len(holder) <= _LONGEST:
             found.append(holder)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
@@ -27,6 +28,15 @@ _LONGEST_SLOT = 4
 STATE_VERBS = frozenset(
     ("do with", *"be begin do has have hold keep lie listen live reside run sit start stay store use".split())
 )
+# Verbs that say where or how something is, beside an amount, also in other languages.
+STATES = STATE_VERBS | frozenset(
+    """
+    lauf lausch lauscht lieg speich steh verwend wohn ejecut encontr escuch funcion guard usar viv
+    enregistr exécut héberg trouv utilis vivr écout
+    """.split()
+)
+# Cues that stand at a verb, and a colon that no time or URL has.
+_VERB_CUES, _COLON = ("tense", "modality"), re.compile(r":(?=\s)")
 # What stands behind and before the holder of a part that one has.
 _HOLDS = ignore_case(
     r"\s+(?:now\s+)?(?:owns|leads|maintains|manages|heads|chairs|(?:is|are)\s+(?:now\s+)?(?:the|our|my)\b)"
@@ -34,7 +44,7 @@ _HOLDS = ignore_case(
 _HELD = ignore_case(r"\b(?:is|are)\s+(?:now\s+)?(?:the\s+|our\s+)?$")
 _COPULA = r"\b(?:is|are|was|were|ist|sind|war|waren|es|son|era|eran|fue|est|sont|était|étaient)"
 _COPULA_BEHIND = ignore_case(rf"\s+{_COPULA}\b")
-_COPULA_BEFORE = ignore_case(rf"{_COPULA}\s+(?:[\w-]+\s+){{0,2}}$")
+_COPULA_BEFORE = ignore_case(rf"{_COPULA}\s+(?:[\w.-]+\s+){{0,2}}$")
 
 
 def may_be_states(before: Claim, after: Claim) -> bool:
@@ -167,7 +177,9 @@ def are_apart(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequenc
 
 def _is_linked_alike(after: Claim, one: Token, before: Claim, two: Token) -> bool:
     """Return True if two words stand behind the same word and preposition: "the move to Rome", "the move to Turin"."""
-    if "value" in (one.kind, two.kind) or not one.gap == two.gap == "link" or one.governor != two.governor:
+    if "value" in (one.kind, two.kind) or one.gap != two.gap or one.gap not in ("link", "of"):
+        return False
+    if one.governor != two.governor and one.gap == "link":
         return False
     heads = [claim.tokens[: claim.tokens.index(word)][-1:] for claim, word in ((after, one), (before, two))]
     return all(heads) and heads[0][0].key == heads[1][0].key
@@ -237,7 +249,39 @@ def is_date(token: Token) -> bool:
 
 def names_thing(claim: Claim, token: Token) -> bool:
     """Return True if a number names what the sentence speaks of: "phase 2 takes", "issue 118"."""
-    return is_label(claim.tokens, claim.tokens.index(token), claim.reading.text, may_open=True)
+    at = claim.tokens.index(token)
+    return is_label(claim.tokens, at, claim.reading.text, may_open=True) or _numbers_subject(claim, at)
+
+
+def _numbers_subject(claim: Claim, at: int) -> bool:
+    """Return True for a bare number behind a noun, before the verb of a state: "the key for house 2 is at the desk"."""
+    token, ahead, behind = claim.tokens[at], claim.tokens[max(0, at - 1)], claim.tokens[at + 1 :]
+    if (
+        not token.key.startswith("number:")
+        or " " in token.key
+        or token.gap != "tight"
+        or ahead.gap not in ("link", "of")
+    ):
+        return False
+    if not behind or behind[0].clause != token.clause:
+        return False
+    is_verb = behind[0].gap == "tight" and behind[0].key in STATES and len(behind) > 1
+    return is_verb or _is_subject(claim, [token])
+
+
+def find_verb(claim: Claim) -> int:
+    """Return where the first known verb stands, or the colon behind a subject; 0 if there is none."""
+    cues = [cue.start for cue in claim.reading.cues if cue.category in _VERB_CUES]
+    colon = _COLON.search(claim.text)
+    return min([*cues, *([colon.start()] if colon else [])], default=0)
+
+
+def tells_size(claim: Claim, token: Token) -> bool:
+    """Return True for a value between two words of what a sentence speaks of: "milk 2 l bottles: 5 are left"."""
+    at = claim.tokens.index(token)
+    beside = claim.tokens[max(0, at - 1) : at + 2]
+    is_inside = len(beside) == 3 and all(one.gap == "tight" for one in beside[1:])
+    return token.kind == "value" and is_inside and token.start < find_verb(claim)
 
 
 def finds_fault(claim: Claim, faults: frozenset[str]) -> bool:

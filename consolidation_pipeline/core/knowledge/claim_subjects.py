@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -11,12 +13,14 @@ from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import Change, find_fillers
 from consolidation_pipeline.core.knowledge.claim_slots import is_date
 from consolidation_pipeline.core.knowledge.claims import Claim
+from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
 
 # Governors, and poles of bounds, that divide all cases in two.
 _DIVIDING = frozenset(map(frozenset, (("above", "below"), ("if", "unless"), ("least", "most"))))
 _ORDER = frozenset(("before", "after"))
 _HOURS = frozenset(("from", "to", "until"))
+_CLOCK = re.compile(r"date:\d\d:\d\d|number:\d+(?:\.\d+)? h$")
 # Governors of phrases that tell when or why something changed, or what came instead, and not in which case.
 CIRCUMSTANCES = frozenset(("because", "after", "once", "result", "although", "instead", "until", "time"))
 # Words behind "for" that name no case.
@@ -25,6 +29,8 @@ _NO_CASES = frozenset(("good", "ever"))
 _POSSESSIVES = frozenset(
     "my your his her their mein meine dein deine sein seine ihr ihre mi tu su mon ma ton ta son sa".split()
 )
+# Prepositions before what a thing is for.
+_FOR = frozenset("for für pour para".split())
 # German words that join a thing to its owner, as "of" does.
 _OF = ("von", "vom")
 
@@ -128,7 +134,7 @@ def hold_side_by_side(before: Claim, after: Claim) -> bool:
     They may divide the cases: "under 5 hours", "over 5 hours"; "until 6 on Mondays", "until 2 on Fridays". Of two
     reversals, one undoes the other: "closed", "not open".
     """
-    if _tell_hours_of_other_days(before, after):
+    if tell_hours_of_other_days(before, after) or order_other_things(before, after):
         return True
     old, new = ({t.key: t.governor for t in claim.tokens if t.gap == "link"} for claim in (before, after))
     turned = {frozenset((old[key], new[key])) for key in old.keys() & new.keys()}
@@ -141,6 +147,66 @@ def hold_side_by_side(before: Claim, after: Claim) -> bool:
     return is_reversed and before.is_denied != after.is_denied
 
 
+def have_other_kinds(before: Claim, after: Claim) -> bool:
+    """Return True if a thing is of another kind in each of two sentences, and something else differs too.
+
+    "Our supplier for gloves is A", "we switched the mask supplier from A to B".
+    """
+    kinds, others = _list_kinds(before), _list_kinds(after)
+    own, other = set[str](), set[str]()
+    for thing in kinds.keys() & others.keys():
+        mine, yours = _list_missing(kinds[thing], after), _list_missing(others[thing], before)
+        if mine and yours:
+            own |= mine
+            other |= yours
+    if not own:
+        return False
+    former = {t.start for change in after.changes for t in after.inside(change.was, change.cue)}
+    said = {token.key for token in after.tokens if token.start not in former}
+    changed = before.keys - said - own, said - before.keys - other
+    return all(changed)
+
+
+def _list_missing(keys: set[str], claim: Claim) -> set[str]:
+    """Return the words that a sentence lacks, and of which it has none that may stand for them."""
+    replaces = load_language(claim.language).may_replace
+    return {key for key in keys if key not in claim.keys and not any(replaces(key, own) for own in claim.keys)}
+
+
+def _list_kinds(claim: Claim) -> dict[str, set[str]]:
+    """Return the words that tell of which kind a thing is, by the thing: "glove supplier", "supplier for gloves".
+
+    They stand behind an article and before the thing, or behind it and "for" or "of".
+    """
+    told = {t.start for change in claim.changes for t in claim.inside(change.cue)[:1]}
+    told |= {t.start for change in claim.changes for t in claim.inside(change.was, change.now) if t.kind != "word"}
+    told |= {t.start for t in claim.inside(*find_fillers(claim.text, claim.language))}
+    tokens = [token for token in claim.tokens if token.start not in told]
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    ahead: list[Token] = []
+    for one, two in pairwise([None, *tokens]):
+        if two is None or two.kind == "value":
+            ahead = []
+            continue
+        if one is not None and one.kind == "word" and (two.gap == "of" or two.governor in _FOR) and two.gap != "tight":
+            kinds[one.key].add(two.key)
+        is_inside = bool(ahead) and two.gap == "tight" and two.phrase == ahead[-1].phrase
+        if is_inside and two.kind == "word":
+            kinds[two.key] |= {token.key for token in ahead}
+        if is_inside and two.kind == "word" and claim.language in ("es", "fr") and len(ahead) == 1:
+            kinds[ahead[0].key].add(two.key)  # "la salle verte"
+        ahead = [*ahead, two] if is_inside else [two] if _opens_noun(claim, two) else []
+    return kinds
+
+
+def _opens_noun(claim: Claim, token: Token) -> bool:
+    """Return True if a word stands behind a preposition or an article."""
+    if token.gap == "link":
+        return True
+    before = split_words(claim.text[: token.start])[-1:]
+    return bool(before) and not load_language(claim.language).determiners.isdisjoint(before)
+
+
 def open_with_things(before: Claim, after: Claim) -> bool:
     """Return True if two sentences have words in common, and open with things or names that the other one lacks."""
     if not before.tokens or not after.tokens or before.keys.isdisjoint(after.keys):
@@ -151,8 +217,13 @@ def open_with_things(before: Claim, after: Claim) -> bool:
 
 def _opens_with_thing(claim: Claim) -> bool:
     """Return True if a sentence opens with an article or with a name."""
-    opening = split_words(claim.text[: claim.tokens[0].start])
-    return is_name(claim.tokens[0]) or not load_language(claim.language).determiners.isdisjoint(opening)
+    return is_name(claim.tokens[0]) or opens_with_article(claim)
+
+
+def opens_with_article(claim: Claim) -> bool:
+    """Return True if a sentence opens with an article and a word: "the column"."""
+    opening = split_words(claim.text[: claim.tokens[0].start]) if claim.tokens else ()
+    return not load_language(claim.language).determiners.isdisjoint(opening)
 
 
 def tell_other_days(before: Claim, after: Claim) -> bool:
@@ -193,14 +264,56 @@ def _is_in_condition(claim: Claim, name: Token) -> bool:
     )
 
 
-def _tell_hours_of_other_days(before: Claim, after: Claim) -> bool:
-    """Return True if each of two sentences tells from or until when something is so, on different days of the week."""
+def tell_hours_of_other_days(before: Claim, after: Claim) -> bool:
+    """Return True if each of two sentences tells when something is so, on different days of the week.
+
+    "The shop closes at 6 on Mondays", "at 2 on Fridays"; not "moved to Friday at 2".
+    """
+    moved = {t for change in after.changes for t in after.inside((change.cue[1], len(after.text)))[:1]}
     days, times = [], []
     for claim in (before, after):
         values = {token.key for token in claim.tokens if token.kind == "value"}
         days.append({key for key in values if key.startswith("days-")} | list_poles(claim, "weekday"))
-        times.append(values - days[-1] if list_poles(claim, "marker") & _HOURS else set())
+        is_timed = bool(list_poles(claim, "marker") & _HOURS)
+        # Where words are not told apart, the verb of a change may stand anywhere.
+        is_timed |= claim.language not in ("zh", "ja") and any(map(_CLOCK.match, values))
+        times.append(values - days[-1] if is_timed else set())
+    if any(token.key in days[1] for token in moved):
+        return False
     return all(days) and days[0].isdisjoint(days[1]) and all(times) and times[0] != times[1]
+
+
+def turn_order(before: Claim, after: Claim) -> bool:
+    """Return True if what comes first by one sentence comes last by the other: "bus 5 leaves before bus 7"."""
+    own, others = (
+        [(token.governor, token.key) for token in claim.tokens if token.governor in _ORDER] for claim in (before, after)
+    )
+    return bool(own) and own != others and [one[0] for one in own] == [one[0] for one in others]
+
+
+def order_other_things(before: Claim, after: Claim) -> bool:
+    """Return True if two sentences tell what comes before or after what, of things of which both hold.
+
+    "Bus 5 leaves before bus 7", "bus 5 leaves before bus 3"; not "bus 7 leaves before bus 5".
+    """
+    firsts, lasts = [], []
+    for claim in (before, after):
+        named = [
+            two
+            for one, two in zip([claim.tokens[0], *claim.tokens], claim.tokens, strict=False)
+            if _names_one(one, two)
+        ]
+        firsts.append({token.key for token in named if token.governor not in _ORDER})
+        lasts.append({(token.governor, token.key) for token in named if token.governor in _ORDER})
+    if not all(lasts) or not all(firsts) or lasts[0] == lasts[1]:
+        return False
+    return not all({key for _, key in lasts[at]} & firsts[1 - at] for at in (0, 1))
+
+
+def _names_one(one: Token, two: Token) -> bool:
+    """Return True for a name, and for a bare number behind the word of the same phrase: "bus 7"."""
+    is_bare = two.key.startswith("number:") and " " not in two.key
+    return is_name(two) or (is_bare and two.gap == "tight" and one.kind == "word" and one.phrase == two.phrase)
 
 
 def list_poles(claim: Claim, category: str) -> set[str]:
@@ -227,6 +340,15 @@ def differ_in_order(before: Claim, after: Claim) -> bool:
     return cues[0] == cues[1] and sorted(t.key for t in before.tokens) == sorted(t.key for t in after.tokens)
 
 
+def tells_step(claim: Claim) -> bool:
+    """Return True if a sentence tells what somebody did once: "Ann handed the key to Ben"."""
+    if claim.language != "en":
+        return find_past(claim.text) is not None
+    language = load_language("en")
+    is_past = any(word in language.past_forms or word.endswith("ed") for word in claim.words[1:2])
+    return is_past and language.passive_auxiliaries.isdisjoint(claim.words)
+
+
 def names_case(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if the clause of a change names a case that ``before`` does not: "for the design team".
 
@@ -249,7 +371,7 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
         and not has_token(before, token)
         and token.text not in _NO_CASES
         and not (change.form == "gone" and token.key in times)  # "was sold in spring"
-        and (token.kind != "value" or token.start in repeated)
+        and (token.kind != "value" or (token.start in repeated and change.form != "allowed"))
         and token.start < end
         and token not in after.inside(told)
         for token in after.tokens

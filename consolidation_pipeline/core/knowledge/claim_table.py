@@ -24,6 +24,8 @@ MAX_SENTENCES_OF_WORD = 500
 _MAX_WORDS = 60
 # What is known of a pair of sentences: no revision, or the fields of the revision.
 _FIELDS = (None, (True, True), (False, True), (False, False))
+# The answer of a pair whose later sentence has words of change.
+EXPLICIT = _FIELDS.index((True, True))
 
 _TEXTS = np.dtype([("text", "<u8"), ("count", "<u4")])
 _CLAIMS = np.dtype([("claim", "<u8"), ("form", "<u8"), ("place", "<u4"), ("size", "u1"), ("is_change", "?")])

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
-from consolidation_pipeline.core.knowledge.claim_holders import find_holders
+from consolidation_pipeline.core.knowledge.claim_holders import find_holders, list_role_words
 from consolidation_pipeline.core.knowledge.claim_slots import (
     ENDS,
+    STATES,
     WRONG,
     are_apart,
     finds_fault,
@@ -25,7 +26,7 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
 from consolidation_pipeline.core.knowledge.claim_subjects import has_token
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
-from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS, STATES, Told, list_told
+from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS, Told, list_told
 
 Side = Sequence[Token]
 
@@ -85,7 +86,12 @@ def _updates(before: Claim, after: Claim, told: Told) -> bool:
 def _list_cases(claim: Claim, words: Sequence[Token] = ()) -> set[tuple[str, str]]:
     """Return the cues of a sentence, or of the clauses of words, that tell which case is meant."""
     clauses = {token.clause for token in words or claim.tokens}
-    cues = (cue for cue in claim.reading.cues if cue.category in _CASES and cue.clause in clauses)
+    told = [change.cue for change in claim.changes] if find_holders(claim) else []  # "is the lead again"
+    cues = (
+        cue
+        for cue in claim.reading.cues
+        if cue.category in _CASES and cue.clause in clauses and not any(a <= cue.start < b for a, b in told)
+    )
     return {(cue.category, cue.pole) for cue in cues if cue.pole != "all"}
 
 
@@ -159,6 +165,8 @@ class _Place(NamedTuple):
 def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequence[Token], told: Told) -> list[Token]:
     """Return the words of ``before`` in whose place new ones stand: behind the same word, or with the same part."""
     rest = {token.key for token in words if token not in new}
+    if other := _find_other_holder(before, after, new):
+        return other
     if len(rest) < _FEWEST and before.tokens[0].key not in rest:
         return []
     if told.new and before.tokens[0].key in rest:
@@ -171,6 +179,17 @@ def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequenc
     now = _Place(after, new, words[at - 1 : at] if at else [], words[at + len(new) :][:1])
     places = _list_places(before, rest)
     return next(([*one.words] for one in places if _is_same_place(one, now, is_gone=bool(told.gone))), [])
+
+
+def _find_other_holder(before: Claim, after: Claim, new: Sequence[Token]) -> list[Token]:
+    """Return who has a part by ``before``, if another one has the same part by ``after``: "Ben is the lead again"."""
+    holders = find_holders(before)
+    if not holders or not any(new[-1] == holder[-1] for holder in find_holders(after)):
+        return []
+    roles = [{token.key for token in list_role_words(claim)} for claim in (before, after)]
+    rest = [token for token in before.tokens if token not in holders[0] and not is_date(token)]
+    is_same = roles[0] == roles[1] and all(has_token(after, token) for token in rest)
+    return holders[0] if is_same and all(_may_be_person(one[-1]) for one in (holders[0], new)) else []
 
 
 def _list_places(claim: Claim, said: Collection[str]) -> Iterator[_Place]:

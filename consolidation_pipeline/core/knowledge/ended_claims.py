@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.language_loader import load_language
@@ -26,10 +27,11 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     list_poles,
     names_case,
     names_other_owner,
+    turn_order,
 )
 from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
 from consolidation_pipeline.core.knowledge.gone_claims import is_dropped_for, may_be_gone, says
-from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, is_name
 
 # Forms of changes that name what is no longer so.
 _NAMING = ("from", "contrast", "gone", "ended")
@@ -52,9 +54,32 @@ def ends_any(before: Claim, after: Claim) -> bool:
 
     Words such as "since May" tell no more where others name what is no longer so.
     """
+    return any(not _leaves_other(before, after, one) and _ends(before, after, one) for one in _list_telling(after))
+
+
+def ends_one_of_two(before: Claim, after: Claim) -> bool:
+    """Return True if one of the changes that ``after`` tells is one of what ``before`` says of two things.
+
+    "Leo drives bus 1 and bus 2": "Leo no longer drives bus 2".
+    """
+    return any(_leaves_other(before, after, one) and _ends(before, after, one) for one in _list_telling(after))
+
+
+def _list_telling(after: Claim) -> list[Change]:
     naming = [change for change in after.changes if change.form in _NAMING]
-    told = naming or [change for change in after.changes if change.form == "now"]
-    return any(_ends(before, after, change) for change in told)
+    return naming or [change for change in after.changes if change.form == "now"]
+
+
+def _leaves_other(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if ``before`` joins with "and" what ``after`` says has changed to what ``after`` does not name."""
+    joined = [pair for pair in pairwise(before.tokens) if pair[1].gap == "and"]
+    if change.form not in ("ended", "from"):
+        # "Our cache is A and the queue is B" joins two clauses.
+        joined = [pair for pair in joined if change.form == "gone" and all(map(is_name, pair))]
+    phrases = {token.phrase: [one for one in before.tokens if one.phrase == token.phrase] for token in before.tokens}
+    return any(
+        has_token(after, one) != all(has_token(after, token) for token in phrases[two.phrase]) for one, two in joined
+    )
 
 
 def ends_first_clause(before: Claim, after: Claim) -> bool:
@@ -140,8 +165,10 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
         return False
     told = {token.start for token in (*former, *present)} | {token.start for token in after.inside(change.cue)[:1]}
     topic = [token for token in after.tokens if token.start not in told]
-    named = {one.key for one in former} | {one.text.lower() for one in former}
-    rest = [t for t in before.tokens if named.isdisjoint((t.key, t.text.lower(), t.text.partition(" ")[0]))]
+    # A name may open the one sentence and not the other.
+    keys = {one.key for one in former}
+    named = {one.text.lower() for one in former if one.key not in before.keys}
+    rest = [t for t in before.tokens if t.key not in keys and named.isdisjoint((t.text.lower(), t.text.split(" ")[0]))]
     # "My note is wrong" is no fault of what it tells.
     cues = {word for other in after.changes if other.form == "now" for word in split_words(after.quote(other.cue))}
     if in_clause:
@@ -159,7 +186,10 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
     if takes_over and not in_clause and _tells_what_does(before, rest) and not find_holders(before):
         return False
     if not {token.key for token in topic}.isdisjoint(token.key for token in rest):
-        return _is_same_topic(before, after, topic, rest)
+        # "Moved from A to B, folder C": where it is in B.
+        is_whole = len({token.clause for token in before.tokens}) == 1 and change.form == "from"
+        end = change.now[1] if is_whole and change.now and change.now > change.cue else len(after.text)
+        return _is_same_topic(before, after, [t for t in topic if t.start < end or not is_name(t)], rest)
     # "The job queue moved off Redis" has a subject of its own.
     subject = [token for token in topic if token.start < change.cue[0] and token.key not in STATE_VERBS]
     is_doer = change.form == "from" and _tells_what_does(before, rest)
@@ -269,9 +299,14 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     before = _leave_out_words(before, own) if own else before
     after = _leave_out_day(before, after, change)
     stripped = _leave_out_words(after, change)
+    # "Allowed on Sundays now": on other days it is as before.
+    cases = {token.key for token in stripped.tokens if token.key.startswith("days-")}
+    if before.is_ban != stripped.is_ban and not cases <= before.keys:
+        return False
     if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
         days = [list_poles(claim, "weekday") for claim in (before, stripped)]
-        return before.is_denied != stripped.is_denied or (all(days) and days[0] != days[1])
+        is_other = before.is_denied != stripped.is_denied or (all(days) and days[0] != days[1])
+        return is_other or turn_order(before, stripped)
     comparison = compare_sentences(before.reading, stripped.reading)
     if comparison is not None and comparison.relation != "elsewhere":
         if comparison.relation == "agrees" or not is_one_slot(before, stripped, comparison):
@@ -282,8 +317,9 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
 
 
 def _leads_to(claim: Claim, change: Change) -> bool:
-    """Return True for words such as "went up to", behind which stands what is."""
-    return claim.quote(change.cue).endswith(_TO)
+    """Return True for words such as "went up to" and "was raised:", behind which stands what is."""
+    cue = claim.quote(change.cue)
+    return cue.endswith(_TO) or (cue.endswith(":") and change.cue[0] > 0)
 
 
 def _leave_out_words(claim: Claim, change: Change) -> Claim:

@@ -8,8 +8,8 @@ from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_fillers
-from consolidation_pipeline.core.knowledge.claim_holders import find_holders
-from consolidation_pipeline.core.knowledge.claim_slots import STATE_VERBS
+from consolidation_pipeline.core.knowledge.claim_holders import find_holders, list_role_words
+from consolidation_pipeline.core.knowledge.claim_slots import STATE_VERBS, is_date
 from consolidation_pipeline.core.knowledge.claim_subjects import has_token, names_case
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
@@ -118,9 +118,24 @@ def gives_up_part(before: Claim, after: Claim) -> bool:
         (leaver := {token.text.lower() for token in after.inside(change.was)})
         and any(leaver <= holder for holder in texts)
         and _says_any(before, after.inside(change.what))
+        and not _gives_up_another(before, after, change)
         for change in after.changes
         if change.form == "left"
     )
+
+
+def _gives_up_another(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if ``after`` tells who has a part by now that ``before`` does not name: "Ann runs the bar, Ben left".
+
+    It may be in the words of ``before`` but for one: "runs the shop in Rome", "in Pisa".
+    """
+    told = {token.clause for token in after.inside(change.cue, change.was)}
+    roles = [token for token in list_role_words(after) if token.clause not in told]
+    clauses = {token.clause for token in roles}
+    holders = {token for holder in find_holders(after) for token in holder}
+    cues = after.inside(*(one.cue for one in after.changes))
+    parts = [t for t in after.tokens if t.clause in clauses and t not in (*roles, *holders, *cues)]
+    return bool(parts) and not all(has_token(before, token) or is_date(token) for token in parts)
 
 
 def _says_any(claim: Claim, words: Sequence[Token]) -> bool:
@@ -140,11 +155,28 @@ def lifts_ban(before: Claim, after: Claim) -> bool:
         return False
     return any(
         (words := after.inside(change.was))
-        and all(has_token(before, token) for token in words)
+        and all(has_token(before, token) or _is_quoted(before, token) for token in words)
         and not names_case(before, after, change)
         for change in after.changes
         if change.form == "allowed"
     )
+
+
+def comes_back(before: Claim, after: Claim) -> bool:
+    """Return True if ``after`` says that somebody came back who left by ``before``."""
+    left = [{token.text.lower() for token in before.inside(one.was)} for one in before.changes if one.form == "left"]
+    return any(
+        (person := {token.text.lower() for token in after.inside(change.was)}) and any(person == one for one in left)
+        for change in after.changes
+        if change.form == "back"
+    )
+
+
+def _is_quoted(claim: Claim, token: Token) -> bool:
+    """Return True if an identifier stands inside a longer one of a sentence: "`build --all`"."""
+    text = token.text.strip("`").lower()
+    quoted = claim.text.lower().split("`")[1::2]
+    return token.kind in VALUE_KINDS and any(text in words.split() for words in quoted)
 
 
 def _frees(before: Claim, after: Claim, change: Change) -> bool:

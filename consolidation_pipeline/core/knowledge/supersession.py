@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
 from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.knowledge.change_words import Span, drop_reason, find_permissions
 from consolidation_pipeline.core.knowledge.claim_slots import (
     have_same_words,
     is_one_slot,
@@ -18,21 +20,32 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     are_on_named_things,
     deny_other_clause,
     differ_in_order,
+    have_other_kinds,
     have_other_owners,
     hold_side_by_side,
     leaves_subject,
     open_with_things,
+    opens_with_article,
     tell_other_days,
+    tells_step,
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.clause_updates import updates_clause
 from consolidation_pipeline.core.knowledge.ended_claims import (
     ends_any,
     ends_first_clause,
+    ends_one_of_two,
     ends_part,
     names_former_value,
 )
-from consolidation_pipeline.core.knowledge.gone_claims import frees_from, gives_up_part, lifts_ban, uses_gone
+from consolidation_pipeline.core.knowledge.gone_claims import (
+    comes_back,
+    frees_from,
+    gives_up_part,
+    lifts_ban,
+    uses_gone,
+)
+from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, is_name
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
@@ -44,7 +57,21 @@ Rule = Literal["change words", "same writer", "dates", "language model"]
 # Confidence of each rule: development sequences of benchmarks/sequences. A model's answer is not measured on them.
 CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6, "language model": 0.6}
 # What words of change tell of a part of an older sentence, or of more than is certain.
-_UNCERTAIN = (ends_part, ends_first_clause, uses_gone, gives_up_part, frees_from, lifts_ban, updates_clause)
+_UNCERTAIN = (
+    ends_part,
+    ends_one_of_two,
+    ends_first_clause,
+    uses_gone,
+    gives_up_part,
+    frees_from,
+    lifts_ban,
+    comes_back,
+    updates_clause,
+)
+# What lets two sentences hold beside each other.
+_BESIDE = (have_other_owners, have_other_kinds, hold_side_by_side)
+# What stands for "may" where it is no plan.
+_CAN = "can"
 # Characters of each sentence in the reason of a relation.
 _SHOWN_CHARS = 160
 
@@ -106,8 +133,16 @@ class Revision:
     is_certain: bool = True
 
 
-def judge_revision(revision: Revision, older: Writer, newer: Writer) -> Supersession:
-    """Return the supersession by a later text, with the rule that confirms it."""
+def judge_revision(revision: Revision, older: Writer, newer: Writer) -> Supersession | None:
+    """Return the supersession by a later text, with the rule that confirms it.
+
+    None if somebody else tells what is so on another day of the week: both may hold.
+    """
+    if not revision.is_explicit and not revision.is_certain and not newer.is_same(older):
+        language = _find_language(revision.was, revision.now)
+        claims = [Claim.of(text, language) for text in (revision.was, revision.now)] if language else []
+        if claims and not claims[1].changes and tell_other_days(*claims):
+            return None
     rule: Rule = "change words" if revision.is_explicit else "same writer" if newer.is_same(older) else "dates"
     is_confirmed = rule == "change words" or (rule == "same writer" and revision.is_certain)
     return Supersession("confirmed" if is_confirmed else "candidate", rule, revision.was, revision.now)
@@ -160,16 +195,46 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     """Return the revision of the sentence ``was`` by the later sentence ``now``; None if it does not revise it."""
     language = _find_language(was, now)
     if language is not None:
-        before, after = Claim.of(was, language), Claim.of(now, language)
-        revision = _find_revision(before, after)
-        # Hardly any pair gets here, so that these are asked last.
-        if revision and (have_other_owners(before, after) or hold_side_by_side(before, after)):
-            # Whoever uses what is gone needs another, and nobody does what is needless.
-            is_told = uses_gone(before, after) or frees_from(before, after)
-            return Revision(was, now, False, False) if is_told else None
-        if revision:
-            return revision
+        for one, other in _list_readings(was, now, language):
+            before, after = Claim.of(one, language), Claim.of(other, language)
+            revision = _find_revision(before, after)
+            # Hardly any pair gets here, so that these are asked last.
+            if revision and any(rule(before, after) for rule in _BESIDE):
+                # Whoever uses what is gone needs another, and nobody does what is needless.
+                is_told = uses_gone(before, after) or frees_from(before, after)
+                return Revision(was, now, False, False) if is_told else None
+            if revision:
+                return replace(revision, was=was, now=now)
     return _find_translated(was, now)
+
+
+def _list_readings(was: str, now: str, language: str) -> Iterator[tuple[str, str]]:
+    """Yield two sentences as they are compared: as they are, and the later one without why something changed.
+
+    What one "may" do by both is no plan, but allowed or not.
+    """
+    spans = [find_permissions(text, language) for text in (was, now)]
+    if all(spans):
+        was, now = (_fill_in(text, found, _CAN) for text, found in zip((was, now), spans, strict=True))
+    yield was, now
+    short = drop_reason(now, language)
+    if short != now:
+        yield was, short
+
+
+def _fill_in(text: str, spans: Iterable[Span], word: str) -> str:
+    for start, end in sorted(spans, reverse=True):
+        text = f"{text[:start]}{word}{text[end:]}"
+    return text
+
+
+def say_same(one: str, other: str) -> bool:
+    """Return True if two sentences say the same in other words or in another order."""
+    language = _find_language(one, other)
+    if language is None:
+        return False
+    comparison = compare_sentences(Claim.of(one, language).reading, Claim.of(other, language).reading)
+    return comparison is not None and comparison.relation == "agrees"
 
 
 def follow_other_subjects(was: str, now: str, opening: str, other: str) -> bool:
@@ -187,6 +252,28 @@ def follow_other_subjects(was: str, now: str, opening: str, other: str) -> bool:
     return open_with_things(Claim.of(opening, language), Claim.of(other, language))
 
 
+def follow_other_names(was: str, now: str, opening: str, other: str) -> bool:
+    """Return True if "the column" of two sentences is that of two things, which the openings of their texts name.
+
+    Each opening has names that the other text lacks, and tells an event, or has no name in common with the other.
+
+    Args:
+        was, now: Sentences of two texts, the first one behind its opening.
+        opening, other: The sentences that open these.
+    """
+    language = _find_language(opening, other)
+    if was == opening or language is None:
+        return False
+    before, after = Claim.of(opening, language), Claim.of(other, language)
+    own, others = ({token.key for token in claim.tokens if is_name(token)} for claim in (before, after))
+    told = [{token.key for token in Claim.of(text, language).tokens} for text in (was, now)]
+    if not opens_with_article(Claim.of(was, language)) or not own - others - told[1] or not others - own - told[0]:
+        return False
+    return own.isdisjoint(others) or all(
+        claim.is_event or find_past(claim.text) is not None for claim in (before, after)
+    )
+
+
 def _find_revision(before: Claim, after: Claim) -> Revision | None:
     """Return the revision of one claim by a later one, if both are about one thing; None if it does not revise it."""
     if after.is_plan:
@@ -197,6 +284,8 @@ def _find_revision(before: Claim, after: Claim) -> Revision | None:
         return None
     if before.is_question or after.is_question or not before.tokens or not after.tokens:
         return None
+    if comes_back(before, after) and not any(token not in _list_told(before) for token in before.tokens):
+        return Revision(before.text, after.text, True)
     if ends_any(before, after):
         is_same = not leaves_subject(before, after)
         return Revision(before.text, after.text, is_same, is_same)
@@ -205,6 +294,11 @@ def _find_revision(before: Claim, after: Claim) -> Revision | None:
     if after.changes and any(rule(before, after) for rule in _UNCERTAIN):
         return Revision(before.text, after.text, False, False)
     return None
+
+
+def _list_told(claim: Claim) -> list[Token]:
+    """Return the words of what a sentence says of changes."""
+    return claim.inside(*(span for change in claim.changes for span in (change.cue, change.was, change.now)))
 
 
 def _compare_states(before: Claim, after: Claim) -> Revision | None:
@@ -222,6 +316,8 @@ def _compare_states(before: Claim, after: Claim) -> Revision | None:
         return None
     if not is_one_slot(before, after, comparison) or stand_in_opposite_places(before, after):
         return None
+    if differ_in_order(before, after) and tells_step(before) and tells_step(after):
+        return None  # two steps: "Ann gave it to Ben", "Ben gave it to Ann"
     if comparison.relation == "renames" and are_on_named_things(before, after):
         return None
     is_certain = comparison.relation == "replaces" and not differ_in_order(before, after)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from consolidation_pipeline.core.chunks import Apply, split_chunks
 from consolidation_pipeline.core.grouping.union_find import unite
 from consolidation_pipeline.core.knowledge.claim_table import (
+    EXPLICIT,
     MAX_SENTENCES_OF_WORD,
     ClaimTable,
     KnownClaims,
@@ -34,8 +35,10 @@ from consolidation_pipeline.core.knowledge.supersession import (
     Supersession,
     Writer,
     choose_revision,
+    follow_other_names,
     follow_other_subjects,
     judge_revision,
+    say_same,
     split_claims,
 )
 from consolidation_pipeline.core.vectors import find_positions
@@ -116,13 +119,14 @@ def find_supersessions(
     sentences = _list_sentences(versions, table.select(rows), scopes)
     revisions, answers = _find_revisions(sentences, library, stored.pairs)
     links = {
-        (new.id, old.id): judge_revision(revision, old.writer, new.writer)
+        (new.id, old.id): found
         for (was, now), revision in revisions.items()
         for old, new in _pair_in_time(versions[was].memories, versions[now].memories)
+        if (found := judge_revision(revision, old.writer, new.writer))
     }
-    found = (FoundSupersession(newer, older, links[newer, older]) for newer, older in drop_indirect(links))
+    told = (FoundSupersession(newer, older, links[newer, older]) for newer, older in drop_indirect(links))
     known_now = _split_by_scope(table, rows, scopes, answers)
-    return sorted(found, key=lambda one: (one.newer_id, one.older_id)), dict(zip(names, known_now, strict=True))
+    return sorted(told, key=lambda one: (one.newer_id, one.older_id)), dict(zip(names, known_now, strict=True))
 
 
 class _Version(NamedTuple):
@@ -248,16 +252,34 @@ def _find_revisions(
     found_answers[order] = library.compare(list(zip(texts[: len(rows)], texts[len(rows) :], strict=True)))
     answers[answers < 0] = found_answers[of_pair.reshape(-1)]
 
-    revised = np.flatnonzero(answers)
+    # Those of a sentence that revises another one with words of change are looked at again.
+    changed = np.unique(claims["claim"][now[answers == EXPLICIT]])
+    revised = np.flatnonzero((answers > 0) | np.isin(claims["claim"][now], changed))
     texts = load(np.concatenate([was[revised], now[revised]]))
     openings = _load_openings(sentences, library, np.concatenate([was[revised], now[revised]]))
     found: defaultdict[tuple[int, int], list[Revision]] = defaultdict(list)
     numbers = zip(*(sentences.of_version[side[revised]].tolist() for side in (was, now)), strict=True)
     sides = zip(texts[: len(revised)], texts[len(revised) :], strict=True)
     opened = zip(openings[: len(revised)], openings[len(revised) :], strict=True)
-    for pair, (old, new), openings_of, answer in zip(numbers, sides, opened, answers[revised].tolist(), strict=True):
-        revision = to_revision(old, new, answer)
-        if revision.is_explicit or not follow_other_subjects(old, new, *openings_of):
+    told: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+    uncertain = []
+    scopes = sentences.scopes[now[revised]].tolist()
+    for pair, scope, (old, new), openings_of, answer in zip(
+        numbers, scopes, sides, opened, answers[revised].tolist(), strict=True
+    ):
+        if follow_other_names(old, new, *openings_of) or follow_other_subjects(old, new, *openings_of):
+            continue
+        revision = to_revision(old, new, answer) if answer else None
+        if revision and revision.is_explicit:
+            found[pair].append(revision)
+            told[scope, new].add(old)
+        else:
+            uncertain.append((pair, scope, Revision(old, new, True), revision))
+    for pair, scope, explicit, revision in uncertain:
+        # Of two sentences that say the same, a change of one is a change of the other.
+        if any(say_same(old, explicit.was) for old in told.get((scope, explicit.now), ())):
+            found[pair].append(explicit)
+        elif revision:
             found[pair].append(revision)
     chosen = {pair: choose_revision(revisions) for pair, revisions in found.items()}
     revisions = _drop_series({pair: revision for pair, revision in chosen.items() if revision})

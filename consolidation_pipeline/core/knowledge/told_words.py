@@ -9,19 +9,12 @@ from consolidation_pipeline.core.differences.language_loader import load_languag
 from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import Change, Span
 from consolidation_pipeline.core.knowledge.claim_holders import list_role_words
-from consolidation_pipeline.core.knowledge.claim_slots import STATE_VERBS, is_date
+from consolidation_pipeline.core.knowledge.claim_slots import is_date
 from consolidation_pipeline.core.knowledge.claim_subjects import CIRCUMSTANCES
 from consolidation_pipeline.core.knowledge.claims import Claim
 
 # Verbs of any state: another one may stand in the older sentence.
 PLAIN_VERBS = frozenset(("do with", *"be do have keep use verwend usar utilis".split()))
-# Verbs that say where or how something is, beside an amount, also in other languages.
-STATES = STATE_VERBS | frozenset(
-    """
-    lauf lausch lauscht lieg speich steh verwend wohn ejecut encontr escuch funcion guard usar viv
-    enregistr exécut héberg trouv utilis vivr écout
-    """.split()
-)
 # Ends of words of change that name what is so now: "moved to".
 _BEFORE_NEW = frozenset("to auf zum zur a al à au aux".split())
 # Forms of changes that tell what is so.
@@ -46,7 +39,7 @@ class Told(NamedTuple):
 
 def list_told(before: Claim, after: Claim) -> Iterator[Told]:
     """Yield the words of each clause of ``after`` that tells what is so by now."""
-    ended = {token.start for change in after.changes for token in after.inside(change.was)}
+    ended = {token.start for change in after.changes if change.form != "back" for token in after.inside(change.was)}
     for change in after.changes:
         if change.form in _PRESENT:
             told = _read_clause(before, after, change.cue)

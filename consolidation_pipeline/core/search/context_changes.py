@@ -30,11 +30,12 @@ _MOST = 2
 
 @dataclass(frozen=True)
 class DatedText:
-    """The text of a memory, and when it was learned."""
+    """The text of a memory, and when it was learned. ``scope``: memories of two scopes hold beside each other."""
 
     id: UUID
     text: str
     learned_at: datetime
+    scope: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ class ContextPiece:
     ``score``: 0 to 1, the logistic function of z-scores. ``raw_ids``: the raw memories it was made from, or its own id.
     ``learned_at``: of a playbook entry, when the newest of them was learned. ``category``: that of a playbook entry.
     ``is_related``: it may be about something else than the task. ``newer_ids``: memories that supersede it;
-    ``rival_ids``: those that may. ``change_ids``: those that tell a change of what it speaks of. ``pattern_ids``:
-    patterns that were made from it. ``scope``: key of its scope; empty if that does not matter. ``is_suspect``: it may
-    be an injection. ``match``: how well it answers the task, of 0 to 1. ``day``: told beside it.
+    ``rival_ids``: those that may. ``change_ids``: those that tell a change of what it speaks of, or another value.
+    ``pattern_ids``: patterns that were made from it. ``scope``: key of its scope; empty if that does not matter.
+    ``is_suspect``: it may be an injection. ``match``: how well it answers the task, of 0 to 1. ``day``: told beside it.
     """
 
     id: UUID

@@ -6,6 +6,7 @@ consolidation merges the memories that say the same.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cached_property, lru_cache
@@ -13,9 +14,15 @@ from itertools import count, takewhile
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Spans, explain_readings
 from consolidation_pipeline.core.differences.reading import Reading, Token
-from consolidation_pipeline.core.knowledge.claim_slots import is_date, names_thing
+from consolidation_pipeline.core.knowledge.claim_slots import STATES, find_verb, is_date, names_thing, tells_size
+from consolidation_pipeline.core.knowledge.claim_subjects import (
+    order_other_things,
+    tell_hours_of_other_days,
+    tells_step,
+)
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name, names_things
+from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_sentences
@@ -32,6 +39,14 @@ _MAX_PAIRS = 2000
 _SUBJECTS = frozenset(("value", "name", "code"))
 _MAX_ADDED = 4
 
+# Beginnings of the keys of identifiers and the like.
+_IDENTIFIERS = ("identifier:", "path:", "code:", "quoted:")
+_QUOTES = frozenset("'\"`")
+# A sentence of an error, or one that tells its cause or fix.
+_OF_ERROR = re.compile(
+    r"\b[A-Z]\w*(?:Error|Exception)\b|\bTraceback\b"
+    r"|^\W*(?i:fix|solution|cause|workaround|lösung|ursache|behebung|solución|causa|arreglo|correctif)\s*:"
+)
 # Auxiliaries of one state in English.
 _SAME_STATE = frozenset(frozenset(pair) for pair in (("is", "has"), ("are", "have"), ("is", "have"), ("are", "has")))
 
@@ -140,6 +155,8 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     is_exception = "exception" in words and contradicting.kind in (*_SUBJECTS, "exchange", "polarity")
     if replaced or is_exception or len(_SUBJECTS & words.keys()) > 1 or len(added) > _MAX_ADDED:
         return None
+    if _hold_both(contradicting, *readings):
+        return None
     if contradicting.kind in _SUBJECTS:  # a value for a value, a date for a date
         sides = (contradicting.spans_a, contradicting.spans_b)
         if all(_names_subject(*side) for side in zip(readings, sides, strict=True)):
@@ -153,6 +170,34 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     # What a negation denies, and what changed its place, must be in both.
     is_elsewhere = added and contradicting.kind == "exchange"
     return None if is_elsewhere or not added.isdisjoint([*one, *other]) else contradicting
+
+
+def _hold_both(difference: Difference, first: Reading, other: Reading) -> bool:
+    """Return True if two sentences are of two cases, two things, or two steps: "Ann gave it to Ben", "Ben to Ann"."""
+    claims = [Claim.of(reading.text, reading.language or "en") for reading in (first, other)]
+    if difference.kind == "exchange" and all(map(tells_step, claims)):
+        return True
+    if tell_hours_of_other_days(*claims) or order_other_things(*claims):
+        return True
+    if difference.kind not in _SUBJECTS:
+        return False
+    sides = [
+        [token for token in claim.tokens if token.start in {start for start, _ in spans}]
+        for claim, spans in zip(claims, (difference.spans_a, difference.spans_b), strict=True)
+    ]
+    if all(any(names_thing(claim, token) for token in side) for claim, side in zip(claims, sides, strict=True)):
+        return True
+    # What an error or its fix names is that of one time.
+    return all(
+        _OF_ERROR.search(claim.text) and all(_is_quoted(claim, token) for token in side)
+        for claim, side in zip(claims, sides, strict=True)
+    )
+
+
+def _is_quoted(claim: Claim, token: Token) -> bool:
+    """Return True for an identifier, and for what stands behind a quotation mark."""
+    mark = claim.text[max(0, token.start - 1) : token.start + 1]
+    return token.key.startswith(_IDENTIFIERS) or not _QUOTES.isdisjoint(mark)
 
 
 def _have_own_dates(first: Reading, other: Reading) -> bool:
@@ -177,11 +222,29 @@ def _tells_fact(reading: Reading) -> bool:
 
 
 def _names_subject(reading: Reading, spans: Spans) -> bool:
-    """Return True if words in some spans name what a sentence is about: "Ticket 4711", the name that it opens with."""
+    """Return True if words in some spans name what a sentence is about.
+
+    "Ticket 4711", the name that it opens with, one before its verb: "table `a` has", "`a` must be", or a size of it:
+    "2 l bottles of milk: 5 are left".
+    """
     claim, starts = Claim.of(reading.text, reading.language or "en"), {start for start, _ in spans}
     opening = {token.start for token in takewhile(lambda token: token.text[:1].isupper(), claim.tokens)}
     found = [token for token in claim.tokens if token.start in starts]
-    return bool(found) and all(token.start in opening or names_thing(claim, token) for token in found)
+    verb = find_verb(claim)
+    return bool(found) and all(
+        token.start in opening
+        or names_thing(claim, token)
+        or tells_size(claim, token)
+        or (token.start < verb and _is_named_behind(claim, token))
+        for token in found
+    )
+
+
+def _is_named_behind(claim: Claim, token: Token) -> bool:
+    """Return True for an identifier that opens a sentence, or stands behind the noun that does: "table `a`"."""
+    ahead = claim.tokens[: claim.tokens.index(token)]
+    is_inside = all(one.phrase == token.phrase and one.key not in STATES | PLAIN_VERBS for one in ahead)
+    return _is_quoted(claim, token) and is_inside and (not ahead or token.gap == "tight")
 
 
 def _list_kinds(reading: Reading, spans: Spans) -> list[str]:

@@ -10,7 +10,7 @@ from uuid import UUID
 from consolidation_pipeline.core.knowledge.supersession import describe_supersession
 from consolidation_pipeline.core.knowledge.supersession_search import FoundSupersession, find_supersessions
 from consolidation_pipeline.core.memories.memories import relation_id
-from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
+from consolidation_pipeline.core.memories.relation_types import SUPERSEDES, WITHDRAWN
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.knowledge.supersession_judge import (
     JudgedSupersessions,
@@ -40,8 +40,6 @@ from consolidation_pipeline.store.memories.memories import load_texts
 
 # Relations per transaction step.
 BATCH_ROWS = 10_000
-# How the reason of a relation begins that no longer follows from the memories, and may come back if it does again.
-WITHDRAWN = "withdrawn: "
 
 
 @dataclass(frozen=True)

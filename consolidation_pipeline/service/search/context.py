@@ -35,13 +35,14 @@ from consolidation_pipeline.core.search.context_markdown import (
 )
 from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, SelectedPiece
 from consolidation_pipeline.core.search.results import ContextEntry, Contradiction, SearchHit, TaskContext
+from consolidation_pipeline.core.search.same_matter import link_other_values, list_linked
 from consolidation_pipeline.core.search.task_words import is_on_task
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
 from consolidation_pipeline.service.search.typed_scopes import tell_unknown_scope
-from consolidation_pipeline.service.search.versions import find_versions
+from consolidation_pipeline.service.search.versions import find_versions, link_rivals
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
@@ -245,7 +246,18 @@ def _find_days(hits: Collection[SearchHit]) -> dict[UUID, date | None]:
     """Return the days to tell beside memories, by id."""
     if are_of_one_day(hit.learned_at for hit in hits):
         return {}
-    return {hit.id: find_day(hit.kind, hit.content, hit.learned_at) for hit in hits}
+    links = link_other_values(_list_dated(hits))
+    linked = list_linked(links) | {hit.id for hit in hits if hit.superseded_by or hit.supersedes}
+    return {hit.id: find_day(hit.kind, hit.content, hit.learned_at, is_one_of_two=hit.id in linked) for hit in hits}
+
+
+def _list_dated(hits: Iterable[SearchHit], scopes: Mapping[UUID, str] | None = None) -> list[DatedText]:
+    """Return the texts of the raw and merged hits. ``scopes``: keys of their scopes."""
+    return [
+        DatedText(hit.id, hit.content, hit.learned_at, (scopes or {}).get(hit.id, ""))
+        for hit in hits
+        if hit.kind not in DERIVED and hit.learned_at is not None
+    ]
 
 
 def _find_candidates(
@@ -260,9 +272,11 @@ def _find_candidates(
         about = _find_about(hits, task)
         changes = _link_changes(hits, about)
         about.update(*changes.values())
+        scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
+        others = link_rivals(connection, project.id, _list_dated(hits.values(), scopes))
+        about.update(*(newer for older, newer in others.items() if older in about))
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
         days = _find_days(hits.values())
-        scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
         pieces = [
             ContextPiece(
                 hit.id,
@@ -274,7 +288,7 @@ def _find_candidates(
                 is_related=hit.id not in about,
                 newer_ids=_list_newer(hit),
                 rival_ids=_list_newer(hit, "candidate"),
-                change_ids=changes.get(hit.id, ()),
+                change_ids=(*changes.get(hit.id, ()), *others.get(hit.id, ())),
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
                 match=hit.match,
@@ -333,11 +347,7 @@ def _find_about(hits: Mapping[UUID, SearchHit], task: str) -> set[UUID]:
 
 def _link_changes(hits: Mapping[UUID, SearchHit], about: Collection[UUID]) -> dict[UUID, tuple[UUID, ...]]:
     """Return the newer hits that tell a change of what a hit about the task says, by its id."""
-    texts = [
-        DatedText(hit.id, hit.content, hit.learned_at)
-        for hit in hits.values()
-        if hit.kind not in DERIVED and hit.learned_at is not None
-    ]
+    texts = _list_dated(hits.values())
     return link_changes([one for one in texts if one.id in about], texts)
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
+from consolidation_pipeline.core.search.context_changes import DatedText
 from consolidation_pipeline.core.search.results import MemoryVersion, SearchHit
+from consolidation_pipeline.core.search.same_matter import link_other_values, list_linked
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.knowledge.versions import Version, load_versions
+from consolidation_pipeline.store.knowledge.versions import Version, load_rejected, load_versions
 
 # Versions of each direction that a hit tells.
 _MAX_TOLD = 3
@@ -39,7 +41,7 @@ def find_versions(
     """Return the versions of raw and merged memories, as far as they were learned until ``as_of``.
 
     A memory that was merged is told as its merged memory. Of two merged memories that supersede each other, as a value
-    that came back does, the one with the newest source is the newer.
+    that came back does, the one with the newest source is the newer; no memory supersedes one with a newer source.
     """
     found = load_versions(connection, project_id, ids, as_of=as_of)
     if not found:
@@ -53,7 +55,7 @@ def find_versions(
     newer_of: defaultdict[str, set[str]] = defaultdict(set)
     for one, (older, newer) in versions:
         back = newest.get((newer, older))
-        if older == newer or (back is not None and back >= newest[older, newer]):
+        if older == newer or one.is_told_again or (back is not None and back >= newest[older, newer]):
             continue
         other = newer if one.is_newer else older
         versions_of_hit = told[one.is_newer][one.hit_id]
@@ -68,3 +70,16 @@ def _find_ends(version: Version, ranked: frozenset[UUID]) -> tuple[UUID, UUID]:
     """Return the older and the newer memory: the ranked one, else the one that stands for the version now."""
     other = version.raw_id if version.raw_id in ranked else version.unit_id
     return (version.hit_id, other) if version.is_newer else (other, version.hit_id)
+
+
+def link_rivals(
+    connection: Connection, project_id: UUID, texts: Sequence[DatedText], **how: int
+) -> dict[UUID, list[UUID]]:
+    """Return for each text the later ones that tell another value of its matter, unless a person said that both hold.
+
+    ``texts``: of raw and merged memories. ``how``: options of ``link_other_values``.
+    """
+    links = link_other_values(texts, **how)
+    rejected = load_rejected(connection, project_id, list_linked(links)) if links else set()
+    kept = {older: [one for one in newer if (one, older) not in rejected] for older, newer in links.items()}
+    return {older: newer for older, newer in kept.items() if newer}

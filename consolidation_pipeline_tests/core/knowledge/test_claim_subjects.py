@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline_tests.core.knowledge.sequences import find_status
+from consolidation_pipeline_tests.core.knowledge.sequences import find_status, judge_sequence
 
 
 @pytest.mark.parametrize(
@@ -224,3 +224,48 @@ def test_hours_of_other_days_hold_side_by_side(older: str, newer: str) -> None:
 )
 def test_change_is_of_the_thing_that_it_names(older: str, newer: str, status: str | None) -> None:
     assert find_status(older, newer) == status
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "status"),
+    [
+        ("Our courier for blood samples is Rapid.", "We switched the letter courier from Rapid to Quick.", None),
+        ("Our courier for letters is Rapid.", "We switched the letter courier from Rapid to Quick.", "confirmed"),
+        ("The insurer of the van is Alba.", "We switched the house insurer from Alba to Corda.", None),
+        ("Alba is our insurer for vans.", "Alba was replaced by Corda as house insurer.", None),
+        ("Notre fournisseur de masques est Tarax.", "Nous avons changé le fournisseur de gants de Tarax à Velo.", None),
+        ("Tram 8 leaves before tram 9.", "Tram 8 leaves before tram 4 since the strike.", None),
+        ("Tram 4 leaves before tram 8.", "Tram 8 leaves before tram 4 since the strike.", "confirmed"),
+        ("Nadia waters the roses and the lilies.", "Nadia no longer waters the lilies.", "candidate"),
+        ("We use Kafka and Redis.", "Redis was removed.", "candidate"),
+        ("Karl betreut Kunde A und Kunde B.", "Karl betreut Kunde B nicht mehr.", "candidate"),
+        ("La tienda abre a las 9:00 los sábados.", "Desde junio la tienda abre a las 11:00 los domingos.", None),
+        ("La tienda abre a las 9:00 los sábados.", "Desde junio la tienda abre a las 11:00 los sábados.", "confirmed"),
+        ("Mme Roux est responsable des lumières.", "M. Blin est responsable du son à la place de Mme Roux.", None),
+        (
+            "Olga manages the shop in Bari.",
+            "Since May, Rui manages the shop in Lecce; Olga is on parental leave.",
+            None,
+        ),
+        ("Der Schlüssel für Halle 1 liegt bei Uwe.", "Der Schlüssel für Halle 2 liegt bei Uwe.", None),
+        ("Carl handed the drill to Dana.", "Dana handed the drill to Carl.", None),
+    ],
+)
+def test_change_of_another_thing_is_none(older: str, newer: str, status: str | None) -> None:
+    assert find_status(older, newer) == status
+
+
+@pytest.mark.parametrize(("by", "status"), [("user", "candidate"), ("other", None)])
+def test_somebody_else_may_tell_what_is_so_on_another_day(by: str, status: str | None) -> None:
+    row = {"older": "The sauna is closed on Tuesdays.", "newer": "The sauna is closed on Thursdays.", "by": by}
+    found = judge_sequence(row)
+    assert (found and found.status) == status
+
+
+def test_the_column_of_another_error_is_another_one() -> None:
+    older = "`make` failed with unknown column 'A_TS' in orders.sql. The column was renamed to `A_AT`."
+    other = "`make` failed with unknown column 'B_TS' in users.sql: the column was renamed to `B_AT`."
+    assert find_status(older, other) is None
+    older = "The mailer runs on host m1. The port is 3000."
+    assert find_status(older, "The planner runs on host p1. The port is now 4000.") is None
+    assert find_status(older, "The mailer was updated. The port is now 4000.") == "confirmed"

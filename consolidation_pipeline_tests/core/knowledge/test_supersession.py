@@ -16,7 +16,7 @@ from consolidation_pipeline.core.knowledge.supersession import (
     describe_supersession,
     drop_superseded,
 )
-from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find_between
+from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find, find_between
 from consolidation_pipeline_tests.core.knowledge.sequences import find_status, judge_sequence, load_sequences
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -466,3 +466,50 @@ def test_sentence_of_the_same_subject_is_revised() -> None:
 def test_words_of_change_in_several_languages(older: str, newer: str, status: str | None) -> None:
     found = compare(older, newer)
     assert (found.status if found else None) == status
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "status"),
+    [
+        ("The wiki starts at 08:00.", "The wiki now starts at 09:15 because the restore got longer.", "confirmed"),
+        ("La sala tiene 80 plazas.", "La sala tiene ahora 60 plazas por decisión de la dirección.", "confirmed"),
+        ("The queue server has 8 GB of memory.", "The queue server was scaled up to 16 GB of memory.", "confirmed"),
+        ("The fee for guests is 12 euros.", "The fee for guests was raised: 15 euros.", "confirmed"),
+        ("Keys are kept in Safe Keeper.", "Keys moved from Safe Keeper to Lockbox.", "confirmed"),
+        ("Dumps are in Depot under `prod/dump/`.", "Dumps moved from Depot to Attic, path `kv/dump/`.", "confirmed"),
+        ("Visitors may park in the yard.", "Visitors may not park in the yard.", "confirmed"),
+        ("Trainees may not drive the van.", "Trainees may drive the van now.", "confirmed"),
+        ("Trainees may not drive the van.", "Guests may drive the van now.", None),
+        ("Les membres ont 20 % de remise.", "Les membres n'ont plus que 10 % de remise.", "confirmed"),
+        ("Der Trainer ist Dr. Boll.", "Der neue Trainer ist Dr. Sand.", "candidate"),
+        ("Smoking is forbidden on the roof.", "Smoking is allowed on the roof again.", "candidate"),
+        ("Smoking is forbidden on the roof.", "Smoking is allowed on the balcony again.", None),
+        ("Never run a full rebuild of sales.", "A full rebuild of sales is allowed on Sundays now.", "candidate"),
+        ("Do not use `--all` on sales.", "`--all` on sales is allowed on Sundays now.", "candidate"),
+        ("Omar has left the company.", "Omar has returned to the company.", "confirmed"),
+        ("Omar has left the company.", "Lena has returned to the company.", None),
+        ("Eva ist in Elternzeit.", "Eva ist aus der Elternzeit zurück.", "confirmed"),
+        ("Lena is responsible for the kiln.", "Omar is responsible for the kiln again.", "candidate"),
+        ("Lena is responsible for the kiln.", "Omar is responsible for the oven again.", None),
+        ("Ben is the treasurer of the club.", "Mia succeeds Ben as treasurer of the club.", "confirmed"),
+        ("Ben is the treasurer of the club.", "Mia succeeds Ben as captain of the team.", None),
+        ("Carla es la tesorera del club.", "Elena releva a Carla como tesorera del club.", "confirmed"),
+        ("Ben ist Kassenwart des Vereins.", "Mia löst Ben als Kassenwart des Vereins ab.", "confirmed"),
+    ],
+)
+def test_more_words_of_change(older: str, newer: str, status: str | None) -> None:
+    assert find_status(older, newer) == status
+
+
+def test_all_that_says_the_same_is_superseded() -> None:
+    texts = [
+        "The kiln is fired every Friday at 14:00.",
+        "Every Friday at 14:00 the kiln is fired.",
+        "The kiln is now fired every Monday at 10:00, no longer on Fridays.",
+    ]
+    notes = [DatedNote.of(UUID(int=at), text, DAY + timedelta(days=at), Writer()) for at, text in enumerate(texts)]
+    found, _ = find(notes)
+    assert {(one.older_id.int, one.found.status) for one in found if one.newer_id.int == 2} == {
+        (0, "confirmed"),
+        (1, "confirmed"),
+    }

@@ -97,3 +97,32 @@ def test_most_similar_sentence_is_contradicted() -> None:
 
 def test_sentences_without_content_are_dropped() -> None:
     assert [sentence.text for sentence in parse_sentences("Anyway. Use port 80. Ok.")] == ["Use port 80.", "Ok."]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Queue `mail` has size MEDIUM.", "Queue `fax` has size MEDIUM."),
+        ("job_a must run before job_z.", "job_b must run before job_z."),
+        ("Fix: change `models/a.sql`.", "Fix: change `models/b.sql`."),
+        ("db.LockError: statement '01c9' has locked the table", "db.LockError: statement '01c2' has locked the table"),
+        ("Milk 2 l bottles: 5 are left.", "Milk 1 l bottles: 5 are left."),
+        ("Tests in hall 3 are held 30 minutes before lunch.", "Tests in hall 5 are held 60 minutes before lunch."),
+        ("La tienda abre a las 9:00 los sábados.", "La tienda abre a las 11:00 los domingos."),
+        ("Carl handed the drill to Dana.", "Dana handed the drill to Carl."),
+    ],
+)
+def test_other_things_and_steps_are_no_dispute(one: str, other: str) -> None:
+    assert index_of(one).find_contradicted(Sentence(other)) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Queue `mail` has size MEDIUM.", "Queue `mail` has size LARGE."),
+        ("3 approvals are needed for a release.", "2 approvals are needed for a release."),
+        ("Carl reports to Dana.", "Dana reports to Carl."),
+    ],
+)
+def test_other_values_of_one_thing_are_a_dispute(one: str, other: str) -> None:
+    assert index_of(one).find_contradicted(Sentence(other)) is not None
