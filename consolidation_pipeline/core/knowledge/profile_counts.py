@@ -170,7 +170,9 @@ class _Counter:
     def _tell_languages(self) -> list[str]:
         """Return a line on the languages of the texts, if most of them are known."""
         found = Counter(filter(None, map(_find_language, self.rows)))
-        own = {NAMES[self.language]: self.phrases["own_name"]}
+        # Other languages have their own names there: "français, español".
+        shown = [self.language] if self.language == "en" else [*_PHRASES]
+        own = {NAMES[language]: _PHRASES[language]["own_name"] for language in shown}
         languages = [(own.get(name, name), n) for name, n in _rank(found, 1) if n >= _SHARE * found.total()][:3]
         if 2 * found.total() < max(len(self.rows), _FEWEST):
             return []

@@ -860,6 +860,17 @@ def test_change_leads_before_a_long_claim(notes: list[str], headline: str) -> No
             "Pump `WEST_2` has been resized to LARGE (as of 12 May 2026). "
             "Pump `WEST_2` has strength MEDIUM (as of 7 January 2026).",
         ),
+        # An addition is told beside the rule.
+        (
+            [
+                "Plan sheets are blurred with the rule `BLUR_MAPS`; only rank `MAP_READER` sees them unblurred.",
+                "Only the rank `MAP_READER` sees plan sheets unblurred; the rule of blurring is `BLUR_MAPS`.",
+                "Rank `HARBOUR_READER` may see street names unblurred too, since the meeting of May.",
+            ],
+            "Rank `HARBOUR_READER` may see street names unblurred too, since the meeting of May (as of 12 May 2026). "
+            "Plan sheets are blurred with the rule `BLUR_MAPS`; only rank `MAP_READER` sees them unblurred "
+            "(as of 7 January 2026).",
+        ),
         # Values that were replaced stand in no template.
         (
             [

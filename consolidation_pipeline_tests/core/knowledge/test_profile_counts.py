@@ -158,6 +158,10 @@ def test_language_of_notes_is_told_from_their_texts() -> None:
     texts = [f"El horno número {at} tarda mucho en calentarse por la mañana." for at in range(12)]
     told = tell([observe(at, text=text) for at, text in enumerate(texts)], "communication_preferences")
     assert "Idioma de las notas: español." in told
+    # Neither of two is English.
+    texts[:4] = [f"Le four numéro {at} met longtemps à chauffer le matin." for at in range(4)]
+    both = tell([observe(at, text=text) for at, text in enumerate(texts)], "communication_preferences")
+    assert "Idioma de las notas: español 67%, français 33%." in both
     # The source names a language that texts are not searched for.
     dutch = [observe(at, text=f"De oven {at} wordt niet warm.", language="pg_catalog.dutch") for at in range(12)]
     assert "Notes are in Dutch." in tell(dutch, "communication_preferences")
