@@ -116,7 +116,8 @@ def find_wanted_state(a: Reading, b: Reading, places: Mapping[int, int], languag
         states = (language.copulas | language.possession.keys()) & other.words
         if not is_order and states - one.words:
             return list(a.tokens), list(b.tokens)
-        for cue in wanted if language.stemmer else ():
+        # "Backups prüfen" is an order, and "sie prüfen Backups" tells what is.
+        for cue in wanted if language.stemmer and not language.has_late_participles else ():
             found = [other.tokens[there] for at, there in aligned.items() if one.tokens[at].place == cue.place]
             verb = next(iter(found), None)
             if verb and _has_subject(other, verb) and tell_time(other, verb, language) == "present":

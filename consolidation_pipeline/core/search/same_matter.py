@@ -1,4 +1,4 @@
-"""Hits on one matter with other values: of these, the newest is to be read first, whether or not it is known to hold.
+"""Memories on one matter with other values: of these, the newest is to be read first, whether or not it is known to hold.
 
 They need not be versions of one sentence: "do at most 30 jobs at a time", "at most 10 jobs at a time; 30 blocked it".
 """
@@ -37,11 +37,8 @@ _MOST_PAIRS = 40
 _JOINED = ("tight", "of", "link")
 
 
-def link_other_values(texts: Iterable[DatedText], *, most: int = _MOST_PAIRS) -> dict[UUID, list[UUID]]:
-    """Return for each text the later ones that tell another value of the same matter, by their ids.
-
-    ``most``: number of pairs of sentences that are compared, those with the most words in common.
-    """
+def link_other_values(texts: Iterable[DatedText]) -> dict[UUID, list[UUID]]:
+    """Return for each text the later ones that tell another value of the same matter, by their ids."""
     ordered = sorted(list(texts)[:_MOST_TEXTS], key=lambda one: (one.learned_at, one.id))
     dated = (
         (older, newer)
@@ -50,7 +47,7 @@ def link_other_values(texts: Iterable[DatedText], *, most: int = _MOST_PAIRS) ->
     )
     pairs = [(-share, at, pair, told) for at, pair in enumerate(dated) for share, *told in _pair_sentences(*pair)]
     links: dict[UUID, list[UUID]] = {}
-    for *_, (older, newer), told in sorted(pairs, key=lambda one: one[:2])[:most]:
+    for *_, (older, newer), told in sorted(pairs, key=lambda one: one[:2])[:_MOST_PAIRS]:
         if newer.id not in links.get(older.id, ()) and _tell_others(*told):
             links.setdefault(older.id, []).append(newer.id)
     return {older: sorted(newer, key=[one.id for one in ordered].index) for older, newer in links.items()}

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.calibration.model_thresholds import find_profile
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
-from consolidation_pipeline.core.search.context_changes import DatedText
 from consolidation_pipeline.core.search.match import compute_match, compute_word_shares
 from consolidation_pipeline.core.search.ranking import (
     CANDIDATES_OF_HIT,
@@ -27,7 +26,6 @@ from consolidation_pipeline.core.search.ranking import (
 )
 from consolidation_pipeline.core.search.recall import MIN_SIMILARITY
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
-from consolidation_pipeline.core.search.same_matter import list_linked
 from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.search.words import TextStatistics, WordFrequencies, add_frequencies, count_texts
 from consolidation_pipeline.core.text.search_language import detect_configuration
@@ -42,7 +40,7 @@ from consolidation_pipeline.service.search.rank_fusion import (
     add_nearer,
     fuse_scores,
 )
-from consolidation_pipeline.service.search.versions import FoundVersions, find_versions, link_rivals
+from consolidation_pipeline.service.search.versions import FoundVersions, find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
@@ -51,7 +49,6 @@ from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.pending_uses import add_uses
 from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search.context import load_scopes
 from consolidation_pipeline.store.search.keyword_matches import (
     KeywordMatches,
     QueryFacts,
@@ -85,10 +82,6 @@ from consolidation_pipeline.store.search.word_indexes import find_word_indexes, 
 
 MAX_QUERY_CHARS = 10_000
 MAX_LIMIT = 100
-# Hits behind the limit that come before a shown one if they tell a newer value of its matter.
-_MOST_NEWER = 5
-# Pairs of sentences of hits that are compared for that.
-_MOST_COMPARED = 12
 
 _BY_WORDS = "found by words alone: {}"
 
@@ -213,36 +206,14 @@ def _find_hits(
     if facts.has_versions:
         found = find_versions(connection, project.id, [id_ for id_, _ in ranked], as_of=query.as_of)
         ranked = place_newer_first(ranked, found.newer_of)
-    # Without a threshold, only hits that are shown need their match, or that may be newer than one of these.
-    shown = query.limit + min(query.limit, _MOST_NEWER)
-    compared = ranked if query.min_match else ranked[:shown]
+    # Without a threshold, only hits that are shown need their match.
+    compared = ranked if query.min_match else ranked[: query.limit]
     staged_of = project.id if facts.has_staged else None
     matches = _match(connection, [id_ for id_, _ in compared], scores, vector, staged_of=staged_of)
     if query.min_match:
         ranked = [(id_, score) for id_, score in ranked if matches[id_] >= query.min_match]
-    hits = _to_hits(connection, ranked[:shown], scores, matches, query=query, note=note)
-    hits = _place_newest_first(connection, project.id, hits, filters)[: query.limit]
+    hits = _to_hits(connection, ranked[: query.limit], scores, matches, query=query, note=note)
     return [found.add_to(hit) for hit in hits], len(ranked), note
-
-
-def _place_newest_first(
-    connection: Connection, project_id: UUID, hits: Sequence[SearchHit], filters: SearchFilters
-) -> list[SearchHit]:
-    """Return hits, of those that tell other values of one matter the newest first, whether or not it is known to hold.
-
-    ``filters``: memories of different scopes are no rivals.
-    """
-    texts = [DatedText(hit.id, hit.content, hit.learned_at) for hit in hits if hit.kind in ("raw", "merged")]
-    links = link_rivals(connection, project_id, texts, most=_MOST_COMPARED)
-    if links and filters.scope is None:
-        scopes = load_scopes(connection, list(list_linked(links)), filters.scope_option)
-        links = link_rivals(
-            connection, project_id, [replace(one, scope=scopes.get(one.id, "")) for one in texts], most=_MOST_COMPARED
-        )
-    by_id = {str(hit.id): hit for hit in hits}
-    newer_of = {str(older): [str(one) for one in newer] for older, newer in links.items()}
-    placed = place_newer_first([(str(hit.id), hit.relevance_score) for hit in hits], newer_of)
-    return [replace(by_id[id_], relevance_score=score) for id_, score in placed]
 
 
 def _check_query(query: SearchQuery, options: ConsolidationOptions) -> SearchFilters:

@@ -72,14 +72,12 @@ def _find_ends(version: Version, ranked: frozenset[UUID]) -> tuple[UUID, UUID]:
     return (version.hit_id, other) if version.is_newer else (other, version.hit_id)
 
 
-def link_rivals(
-    connection: Connection, project_id: UUID, texts: Sequence[DatedText], **how: int
-) -> dict[UUID, list[UUID]]:
+def link_rivals(connection: Connection, project_id: UUID, texts: Sequence[DatedText]) -> dict[UUID, list[UUID]]:
     """Return for each text the later ones that tell another value of its matter, unless a person said that both hold.
 
-    ``texts``: of raw and merged memories. ``how``: options of ``link_other_values``.
+    ``texts``: of raw and merged memories.
     """
-    links = link_other_values(texts, **how)
+    links = link_other_values(texts)
     rejected = load_rejected(connection, project_id, list_linked(links)) if links else set()
     kept = {older: [one for one in newer if (one, older) not in rejected] for older, newer in links.items()}
     return {older: newer for older, newer in kept.items() if newer}

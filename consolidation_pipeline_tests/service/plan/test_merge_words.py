@@ -12,7 +12,7 @@ from consolidation_pipeline.service.plan.merge_words import describe_additions
     [
         (["The fuse is in the cellar.", "The fuse is in the cellar."], None),
         (["The van belongs to Marie.", "The van belongs to Marie, and to Peter."], "one adds: Peter"),
-        (["Old events are deleted by hand.", "Old events are deleted."], "one says more"),
+        (["The shop accepts cards again.", "The shop accepts cards."], "one says more"),
     ],
 )
 def test_merge_tells_what_one_text_adds(texts: list[str], words: str | None) -> None:

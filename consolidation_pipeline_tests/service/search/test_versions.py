@@ -50,32 +50,20 @@ def test_newer_version_is_found_before_the_limit(gateway: Pipeline) -> None:
     assert [hit.content for hit in find(gateway, limit=1)] == [NEW]
 
 
-def test_candidate_is_told_and_is_found_first(pipeline: Pipeline) -> None:
+def test_candidate_is_told_and_keeps_the_order(pipeline: Pipeline) -> None:
     pipeline.configure_new(archive=False, summarize=False)
     one, two = "The retry limit of the mailer is 3.", "The retry limit of the mailer is 5."
     pipeline.add([dated("old", one, 2), dated("new", two, 5)])
     pipeline.run_phases(["embedding_matrix"])
     record(pipeline)
     first, second = find(pipeline, one)
-    assert (first.content, first.supersedes[0].content) == (two, one)
-    assert (second.content, second.superseded_by[0].status) == (one, "candidate")
+    assert (first.content, first.superseded_by[0].status) == (one, "candidate")
+    assert second.supersedes[0].content == one
     relation = pipeline.value("SELECT id FROM {s}.memory_relations")
     decide_relations(pipeline.engine, [relation], "confirmed", changed_by="tester")
     assert [hit.content for hit in find(pipeline, one)] == [two, one]
     decide_relations(pipeline.engine, [relation], "rejected", changed_by="tester")
     assert [(hit.content, hit.superseded_by) for hit in find(pipeline, one)] == [(one, []), (two, [])]
-
-
-def test_newest_of_many_values_is_found_first(pipeline: Pipeline) -> None:
-    pipeline.configure_new(archive=False, summarize=False)
-    counts = {2: 31, 5: 28, 9: 44}
-    pipeline.add(
-        dated(f"c{day}", f"Salt for the pool: {bags} bags are left after the count of {day} March.", day)
-        for day, bags in counts.items()
-    )
-    pipeline.run_phases(["embedding_matrix"])
-    found = find(pipeline, "How many bags of salt are left for the pool after the count of 2 March?", limit=2)
-    assert [hit.learned_at.day for hit in found] == [9, 5]
 
 
 def test_version_of_merged_memory_is_told(gateway: Pipeline) -> None:
