@@ -1,4 +1,4 @@
-"""Memories on one matter with other values: of these, the newest is to be read first, whether or not it is known to hold.
+"""Memories on one matter with other values: of these, the newest is read first, whether or not it is known to hold.
 
 They need not be versions of one sentence: "do at most 30 jobs at a time", "at most 10 jobs at a time; 30 blocked it".
 """

@@ -24,7 +24,7 @@ LESS = [
 ALL = [
     ("The van belongs to Marie.", "The van belongs to Marie, and to Peter."),
     ("The shop accepts cards.", "The shop accepts cards again."),
-    ("Old events were deleted.", "Old events were deleted by hand."),
+    ("Old events were deleted.", "Old events were deleted on Monday."),
     ("You must run migrations first.", "Always run migrations first."),
     ("Run migrations first.", "You should run migrations first."),
     ("Backups müssen geprüft werden.", "Bitte Backups prüfen."),
