@@ -294,6 +294,7 @@ class StoreArguments:
             "list_proposals": {"most": 5},
             "delete_memory_tests": {"ids": self.raw, "texts": ["Do."]},
             "load_scopes": {"option": "user_id"},
+            "has_scope": {"option": "user_id", "scope": "ada"},
             "find_complete": {"indexes": []},
             "find_scope_indexes": {"option": "user_id", "scope": "ada"},
             "find_sources_of": {"external_ids": ["a"], "texts": ["Do."]},
