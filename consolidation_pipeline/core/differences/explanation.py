@@ -1,6 +1,5 @@
 """Explanation of the differences of two texts: may they become one?"""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,31 +16,22 @@ from consolidation_pipeline.core.differences.alignment import (
 from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.closer_values import find_closer_value
 from consolidation_pipeline.core.differences.consequences import find_turned_consequence
-from consolidation_pipeline.core.differences.counts import find_new_count, find_new_rate
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.language_loader import load_function_words
-from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
 from consolidation_pipeline.core.differences.order import (
-    Reordered,
     find_exchange,
-    find_new_sequence,
     find_new_side,
-    find_new_subject,
     find_reordered,
-    find_replaced,
     is_same_as_written,
     is_turned,
 )
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Cue, Reading, Token, sort_as_written
-from consolidation_pipeline.core.differences.reports import find_new_frame
-from consolidation_pipeline.core.differences.restrictions import find_restriction
-from consolidation_pipeline.core.differences.roles import find_new_role, read_before
+from consolidation_pipeline.core.differences.roles import read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 from consolidation_pipeline.core.differences.steps import find_new_step
-from consolidation_pipeline.core.differences.tenses import find_new_mood, find_new_time, find_wanted_state
-from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.differences.subtle_differences import find_subtle
 
 Spans = tuple[tuple[int, int], ...]
 # Verdict that a kind of difference proves. Words of both texts are additions only if they stand in different places.
@@ -66,8 +56,6 @@ PROOFS = {
 MIN_COMMON = 2
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
-# Words between quotation marks.
-_QUOTATION = re.compile(r"[\"“„«「]([^\"“”„«»「」]{1,80})[\"”“»」]")
 # Texts with more tokens are not compared, as the time grows with the product of their lengths.
 _MOST_TOKENS = 2_000
 # Characters of each side that a reason shows.
@@ -170,7 +158,7 @@ def _is_harmless(a: Reading, b: Reading, alignment: Alignment) -> bool:
         _find_orders(a, b, alignment),
     )
     is_harmless = all(PROOFS[kind] == "contains" for kind, *_ in found)
-    return is_harmless and next(_find_subtle(a, b, alignment), None) is None
+    return is_harmless and next(find_subtle(a, b, alignment), None) is None
 
 
 def _explain_by_sentences(
@@ -271,7 +259,7 @@ def _find_differences(a: Reading, b: Reading, alignment: Alignment, is_brief: bo
     is_apart = any(PROOFS[kind] != "contains" for kind, *_ in found)
     orders = list(_find_orders(a, b, alignment, is_brief=is_brief and is_apart))
     if not is_apart and not orders:
-        found += _find_subtle(a, b, alignment)
+        found += find_subtle(a, b, alignment)
     return [*orders, *found]
 
 
@@ -301,83 +289,6 @@ def _asks_for(reading: Reading, words: Sequence[Token], language: Language) -> b
     """Return True if a question asks for one of the words: "what percentage", not "which causes"."""
     before = {read_before(reading, token) for token in words} - language.relatives
     return any(language.questions.get(word) == "thing" for word in before)
-
-
-def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
-    """Yield the differences of texts that have no other obstacle."""
-    language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
-    if words := find_replaced(a, b, of_a, language):
-        yield "order", *words
-    if words := find_new_place(a, b, of_a, language):
-        yield "order", *words
-    if words := find_new_step(a, b, of_a):
-        yield "order", *words
-    if words := find_new_subject(a, b, of_a, language):
-        yield "order", *words
-    if words := find_new_subject(b, a, of_b, language):
-        yield "order", *words[::-1]
-    if words := find_new_sequence(a, b, language):
-        yield "order", *words
-    if words := find_new_role(a, b, of_a, language):
-        yield "word", *words
-    if words := find_new_count(a, b, of_a, language) or find_new_rate(a, b, of_a, language):
-        yield "word", *words
-    if words := find_new_time(a, b, of_a, language):
-        yield "added cue", *words
-    if words := find_wanted_state(a, b, of_a, language):
-        yield "added cue", *words
-    if words := find_new_mood(a, b, of_a, language) or find_new_frame(a, b, of_a, language):
-        yield "added cue", *words
-    if any(word.replace("-", "") in there for word, there in _list_hyphened(a, b, language)):
-        yield "word", list(alignment.a), list(alignment.b)
-    if any(token.text.lower() in language.causatives for token in (*alignment.left_a, *alignment.left_b)):
-        yield "word", alignment.left_a, alignment.left_b
-    if words := _find_new_article(a, b, of_a, language) or _find_new_quotation(a, b, alignment):
-        yield "word", *words
-    if words := find_turned_consequence(a, b, of_a, language):
-        yield "order", *words
-    if words := find_new_head(a, b, of_a, language):
-        yield "modifier", *words
-    if words := find_new_head(b, a, of_b, language):
-        yield "modifier", *words[::-1]
-    one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
-    if not one and not other and len(of_a) < FEWEST_COMMON:
-        one, other = find_narrowing(a, b, of_a, language), find_narrowing(b, a, of_b, language)
-    if not one and not other:
-        one, other = find_restriction(a, b, of_a, language), find_restriction(b, a, of_b, language)
-    if one or other:
-        yield "modifier", one, other
-
-
-def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the words of one text alone that mean another thing without their hyphen, and the words of the other."""
-    for one, other in ((a, b), (b, a)):
-        yield from ((word, other.words) for word in (one.words - other.words) & language.hyphened)
-
-
-def _find_new_article(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
-    """Return an ordinal that counts one more in one text alone: "take a second replica", "take the second replica"."""
-    for at, there in places.items():
-        one, other = a.tokens[at], b.tokens[there]
-        if one.key.startswith("ordinal:"):
-            before, before_there = read_before(a, one), read_before(b, other)
-            both = {before, before_there} <= language.determiners | language.articles
-            if both and (before in language.articles) != (before_there in language.articles):
-                return [one], [other]
-    return None
-
-
-def _find_new_quotation(a: Reading, b: Reading, alignment: Alignment) -> Reordered | None:
-    """Return the words of two texts that quote others of them: delete all "tmp" folders, the "all tmp" folder."""
-    quoted, quoted_there = (
-        sorted(normalize_text(match[1]) for match in _QUOTATION.finditer(one.text)) for one in (a, b)
-    )
-    if len(quoted) != len(quoted_there) or quoted == quoted_there:
-        return None
-    is_part = all(
-        x == y or f" {x} " in f" {y} " or f" {y} " in f" {x} " for x, y in zip(quoted, quoted_there, strict=True)
-    )
-    return (list(alignment.a), list(alignment.b)) if is_part else None
 
 
 def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:

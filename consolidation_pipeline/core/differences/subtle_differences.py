@@ -1,0 +1,107 @@
+"""Differences of texts that have no other obstacle: what aligned words, in the same order, say of other things."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON, Alignment
+from consolidation_pipeline.core.differences.attachment import find_new_place
+from consolidation_pipeline.core.differences.consequences import find_turned_consequence
+from consolidation_pipeline.core.differences.counts import find_new_count, find_new_rate
+from consolidation_pipeline.core.differences.cue_differences import Finding
+from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
+from consolidation_pipeline.core.differences.order import (
+    Reordered,
+    find_new_sequence,
+    find_new_subject,
+    find_replaced,
+)
+from consolidation_pipeline.core.differences.reading import Reading
+from consolidation_pipeline.core.differences.reports import find_new_frame
+from consolidation_pipeline.core.differences.restrictions import find_restriction
+from consolidation_pipeline.core.differences.roles import find_new_role, read_before
+from consolidation_pipeline.core.differences.steps import find_new_step
+from consolidation_pipeline.core.differences.tenses import find_new_mood, find_new_time, find_wanted_state
+from consolidation_pipeline.core.memories.memories import normalize_text
+
+# Words between quotation marks.
+_QUOTATION = re.compile(r"[\"“„«「]([^\"“”„«»「」]{1,80})[\"”“»」]")
+# Returns words of two texts that tell of other things; None if there are none. It gets the position in the second text
+# of each aligned position in the first.
+Find = Callable[[Reading, Reading, Mapping[int, int], Language], Reordered | None]
+
+
+def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
+    """Yield the differences of two texts that differ in no word, cue or order that keeps them apart."""
+    language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
+    if words := find_new_step(a, b, of_a) or find_new_sequence(a, b, language):
+        yield "order", *words
+    for kind, find in _OF_BOTH:
+        if words := find(a, b, of_a, language):
+            yield kind, *words
+    for kind, find in _OF_ONE:
+        if words := find(a, b, of_a, language):
+            yield kind, *words
+        if words := find(b, a, of_b, language):
+            yield kind, *words[::-1]
+    if any(word.replace("-", "") in there for word, there in _list_hyphened(a, b, language)):
+        yield "word", list(alignment.a), list(alignment.b)
+    if any(token.text.lower() in language.causatives for token in (*alignment.left_a, *alignment.left_b)):
+        yield "word", alignment.left_a, alignment.left_b
+    if words := _find_new_quotation(a, b, alignment):
+        yield "word", *words
+    one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
+    if not one and not other and len(of_a) < FEWEST_COMMON:
+        one, other = find_narrowing(a, b, of_a, language), find_narrowing(b, a, of_b, language)
+    if not one and not other:
+        one, other = find_restriction(a, b, of_a, language), find_restriction(b, a, of_b, language)
+    if one or other:
+        yield "modifier", one, other
+
+
+def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the words of one text alone that mean another thing without their hyphen, and the words of the other."""
+    for one, other in ((a, b), (b, a)):
+        yield from ((word, other.words) for word in (one.words - other.words) & language.hyphened)
+
+
+def _find_new_article(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return an ordinal that counts one more in one text alone: "take a second replica", "take the second replica"."""
+    for at, there in places.items():
+        one, other = a.tokens[at], b.tokens[there]
+        if one.key.startswith("ordinal:"):
+            before, before_there = read_before(a, one), read_before(b, other)
+            both = {before, before_there} <= language.determiners | language.articles
+            if both and (before in language.articles) != (before_there in language.articles):
+                return [one], [other]
+    return None
+
+
+def _find_new_quotation(a: Reading, b: Reading, alignment: Alignment) -> Reordered | None:
+    """Return the words of two texts that quote others of them: delete all "tmp" folders, the "all tmp" folder."""
+    quoted, quoted_there = (
+        sorted(normalize_text(match[1]) for match in _QUOTATION.finditer(one.text)) for one in (a, b)
+    )
+    if len(quoted) != len(quoted_there) or quoted == quoted_there:
+        return None
+    is_part = all(
+        x == y or f" {x} " in f" {y} " or f" {y} " in f" {x} " for x, y in zip(quoted, quoted_there, strict=True)
+    )
+    return (list(alignment.a), list(alignment.b)) if is_part else None
+
+
+# Kind of difference -> what finds it, in two texts or in the first of two.
+_OF_BOTH: tuple[tuple[str, Find], ...] = (
+    ("order", find_replaced),
+    ("order", find_new_place),
+    ("word", find_new_role),
+    ("word", find_new_count),
+    ("word", find_new_rate),
+    ("added cue", find_new_time),
+    ("added cue", find_wanted_state),
+    ("added cue", find_new_mood),
+    ("added cue", find_new_frame),
+    ("word", _find_new_article),
+    ("order", find_turned_consequence),
+)
+_OF_ONE: tuple[tuple[str, Find], ...] = (("order", find_new_subject), ("modifier", find_new_head))
