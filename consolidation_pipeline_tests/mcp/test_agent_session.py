@@ -22,7 +22,7 @@ def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeli
         planned = agent.call("plan_consolidation", project=SLUG)
         assert planned["totals"]["merge_groups"] == 1
         assert set(planned["merges"][0]["sources"]) == {one["id"] for one in added[:3]}
-        assert planned["left_to_a_person"][0]["reasons"][0].startswith("value: 30 s / 60 s")
+        assert planned["left_to_a_person"][0]["reasons"][0].startswith("different values: 30 s / 60 s")
 
         done = agent.call("run_consolidation", project=SLUG)
         assert (done["status"], done["memories_merged"], done["error"]) == ("completed", 3, None)

@@ -107,6 +107,8 @@ def _is_condition(
     is_rule = any((cue.category, cue.pole) in _RULES and cue.clause in clauses for cue in cues)
     is_rule = is_rule or (bool(near) and not language.openings.isdisjoint(a.words))
     is_rule = is_rule or any(_tells_rule(a, segment, language) for segment in near)
+    # "The limit is 3; when the last try fails, the job is dropped"
+    is_beside = is_beside and shared.issuperset(segments[place + 1 : place + 2])
     return is_rule or (
         is_beside and any(token.segment in near and _is_general(a, token, places, language) for token in a.tokens)
     )

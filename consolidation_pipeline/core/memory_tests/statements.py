@@ -81,7 +81,11 @@ def _leaves_out(said: Reading, claim: Reading) -> bool:
     nearly = _NEARLY[claim.language]
     if any(_has(said, word) != _has(claim, word) for word in nearly):
         return True
-    if _list_modalities(said) != _list_modalities(claim) and not _is_order(said, claim) and not _is_order(claim, said):
+    if (
+        _list_modalities(said, claim) != _list_modalities(claim, said)
+        and not _is_order(said, claim)
+        and not _is_order(claim, said)
+    ):
         return True
     return any(_tells(claim, group) and not any(_has(said, word) for word in group) for group in _LIGHT[claim.language])
 
@@ -90,9 +94,13 @@ def _list_poles(reading: Reading) -> set[tuple[str, str]]:
     return {(cue.category, cue.pole) for cue in reading.cues}
 
 
-def _list_modalities(reading: Reading) -> set[str]:
-    """Return the modalities of a text; what must be and what should be are one, as are what can be and may be."""
-    poles = (cue.pole for cue in reading.cues if cue.category == "modality")
+def _list_modalities(reading: Reading, other: Reading) -> set[str]:
+    """Return the modalities that a text has before a word of both, or before none.
+
+    What must be and what should be are one, as are what can be and may be.
+    """
+    cues = ((cue, _find_next(reading.tokens, cue)) for cue in reading.cues if cue.category == "modality")
+    poles = (cue.pole for cue, token in cues if token is None or token.key in other.key_set)
     return {"demand" if pole in _DEMANDS else "able" if pole == "permitted" else pole for pole in poles}
 
 

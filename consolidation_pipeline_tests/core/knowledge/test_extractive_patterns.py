@@ -853,12 +853,11 @@ def test_change_leads_before_a_long_claim(notes: list[str], headline: str) -> No
         # A newer memory of the group may have changed a fact.
         (
             [
-                "Pump `WEST_2` has strength MEDIUM.",
-                "Pump `EAST_2` has strength MEDIUM.",
+                "Pump `WEST_2` has size MEDIUM.",
+                "Pump `EAST_2` has size MEDIUM.",
                 "Pump `WEST_2` has been resized to LARGE.",
             ],
-            "Pump `WEST_2` has been resized to LARGE (as of 12 May 2026). "
-            "Pump `WEST_2` has strength MEDIUM (as of 7 January 2026).",
+            "Pump `WEST_2` has been resized to LARGE (12 May 2026; before: “Pump `WEST_2` has size MEDIUM”).",
         ),
         # An addition is told beside the rule.
         (

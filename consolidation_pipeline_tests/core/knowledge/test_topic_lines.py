@@ -207,8 +207,8 @@ def test_statement_stands_behind_what_a_newer_memory_says() -> None:
     days = [date(2026, 1, 7), date(2026, 1, 7), date(2026, 5, 12)]
     line = build_group(*texts, "Pump `WEST_2` of the mill has been resized to LARGE.", days=days).tell_topic(400)
     assert line.text == (
-        "Pump `WEST_2` of the mill has been resized to LARGE (as of 12 May 2026). "
-        "Pump `WEST_2` of the mill has size MEDIUM (as of 7 January 2026)."
+        "Pump `WEST_2` of the mill has been resized to LARGE "
+        "(12 May 2026; before: “Pump `WEST_2` of the mill has size MEDIUM”)."
     )
     assert line.said >= {0, 1, 2}
 
