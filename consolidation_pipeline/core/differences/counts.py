@@ -37,14 +37,17 @@ def find_new_count(a: Reading, b: Reading, places: Mapping[int, int], language: 
     return None
 
 
-def find_new_rate(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
-    """Return a count before a time of both texts that one has alone: "twice a year", "once a year"; None for none."""
-    for one, aligned, is_turned in ((a, places, False), (b, {*places.values()}, True)):
-        for at, following in pairwise(sort_as_written(one.tokens)):
-            count, time = one.tokens[at], one.tokens[following]
-            is_rate = count.key.startswith("number:") and count.clause == time.clause and time.words_before <= 1
-            if is_rate and at not in aligned and following in aligned and _is_time(time.text, language):
-                return ([], [count, time]) if is_turned else ([count, time], [])
+def find_new_rate(a: Reading, _b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return a count that ``a`` has before a time of both texts: "twice a year", "once a year"; None if there is none.
+
+    Args:
+        places: Position in the other text of each aligned position in ``a``.
+    """
+    for at, following in pairwise(sort_as_written(a.tokens)):
+        count, time = a.tokens[at], a.tokens[following]
+        is_rate = count.key.startswith("number:") and count.clause == time.clause and time.words_before <= 1
+        if is_rate and at not in places and following in places and _is_time(time.text, language):
+            return [count, time], []
     return None
 
 

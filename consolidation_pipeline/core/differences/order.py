@@ -129,12 +129,11 @@ def find_new_subject(a: Reading, b: Reading, places: Mapping[int, int], language
     subject = sort_as_written(a.tokens)[0]
     if subject not in places:
         return None
-    one = b.tokens[places[subject]]
-    aligned = {*places.values()}
-    before = [b.tokens[at] for at in sort_as_written(b.tokens)]
-    before = [token for token in before[: before.index(one)] if token.clause == one.clause]
-    is_new = len(before) > 1 and all(b.tokens.index(token) not in aligned and not token.governor for token in before)
-    return ([a.tokens[subject]], before) if is_new else None
+    order, aligned = sort_as_written(b.tokens), {*places.values()}
+    clause = b.tokens[places[subject]].clause
+    before = [at for at in order[: order.index(places[subject])] if b.tokens[at].clause == clause]
+    is_new = len(before) > 1 and not any(at in aligned or b.tokens[at].governor for at in before)
+    return ([a.tokens[subject]], [b.tokens[at] for at in before]) if is_new else None
 
 
 def _find_copula(reading: Reading, language: Language) -> int:

@@ -96,12 +96,15 @@ _OF_BOTH: tuple[tuple[str, Find], ...] = (
     ("order", find_new_place),
     ("word", find_new_role),
     ("word", find_new_count),
-    ("word", find_new_rate),
     ("added cue", find_new_time),
-    ("added cue", find_wanted_state),
     ("added cue", find_new_mood),
     ("added cue", find_new_frame),
     ("word", _find_new_article),
     ("order", find_turned_consequence),
 )
-_OF_ONE: tuple[tuple[str, Find], ...] = (("order", find_new_subject), ("modifier", find_new_head))
+_OF_ONE: tuple[tuple[str, Find], ...] = (
+    ("order", find_new_subject),
+    ("word", find_new_rate),
+    ("added cue", find_wanted_state),
+    ("modifier", find_new_head),
+)

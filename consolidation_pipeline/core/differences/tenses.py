@@ -105,23 +105,24 @@ def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: L
 
 
 def find_wanted_state(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
-    """Return the words of two texts that tell what is and what should be: "it is on", "it must be on"."""
-    turned = {there: at for at, there in places.items()}
-    for one, other, aligned in ((a, b, places), (b, a, turned)):
-        wanted = [cue for cue in one.cues if (cue.category, cue.pole) in _WANTED]
-        if not wanted or any((cue.category, cue.pole) in _WANTED for cue in other.cues):
-            continue
-        # "Partners have to sign"
-        is_order = not language.infinitive_marks.isdisjoint(other.words - one.words)
-        states = (language.copulas | language.possession.keys()) & other.words
-        if not is_order and states - one.words:
+    """Return the words of two texts if ``a`` tells what should be, and ``b`` what is: "it must be on", "it is on".
+
+    Args:
+        places: Position in ``b`` of each aligned position in ``a``.
+    """
+    wanted = [cue for cue in a.cues if (cue.category, cue.pole) in _WANTED]
+    if not wanted or any((cue.category, cue.pole) in _WANTED for cue in b.cues):
+        return None
+    # "Partners have to sign"
+    is_order = not language.infinitive_marks.isdisjoint(b.words - a.words)
+    states = (language.copulas | language.possession.keys()) & b.words
+    if not is_order and states - a.words:
+        return list(a.tokens), list(b.tokens)
+    # "Backups prüfen" is an order, and "sie prüfen Backups" tells what is.
+    for cue in wanted if language.stemmer and not language.has_late_participles else ():
+        verb = next((b.tokens[there] for at, there in places.items() if a.tokens[at].place == cue.place), None)
+        if verb and _has_subject(b, verb) and tell_time(b, verb, language) == "present":
             return list(a.tokens), list(b.tokens)
-        # "Backups prüfen" is an order, and "sie prüfen Backups" tells what is.
-        for cue in wanted if language.stemmer and not language.has_late_participles else ():
-            found = [other.tokens[there] for at, there in aligned.items() if one.tokens[at].place == cue.place]
-            verb = next(iter(found), None)
-            if verb and _has_subject(other, verb) and tell_time(other, verb, language) == "present":
-                return list(a.tokens), list(b.tokens)
     return None
 
 

@@ -64,6 +64,10 @@ def load_archive_units(
 def load_candidates(
     connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None, *, dissolved: Sequence[UUID] = ()
 ) -> ArchiveCandidates:
+    """Return the raw or merged memories of the run's project that a policy may archive, as ``load_archive_units``.
+
+    ``table``: of these. ``ids``: S16 of those to load; None = all.
+    """
     restored_since = run.as_of - timedelta(days=run.options.archive_stale_days)
     return load_archive_candidates(
         connection,

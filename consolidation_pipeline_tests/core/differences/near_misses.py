@@ -902,14 +902,6 @@ PROVEN_REWORDINGS = [
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
 UNPROVEN_REWORDINGS = [
-    ("The export failed on Monday.", "The export failed on Monday in the Leipzig office."),
-    ("Zwei Partner müssen den Antrag unterschreiben.", "Zwei Partner haben den Antrag zu unterschreiben."),
-    ("The pump was replaced in May.", "The pump was replaced in May by a technician from Bern."),
-    ("The mayor of the town opened the library.", "The mayor opened the library."),
-    ("Der Bürgermeister der Stadt eröffnete die Bibliothek.", "Der Bürgermeister eröffnete die Bibliothek."),
-    ("The city of Leipzig pays for the new bus line.", "Leipzig pays for the new bus line."),
-    ("The use of tabs in the config file breaks the loader.", "Tabs in the config file break the loader."),
-    ("The pump overheated. That is why the fuse blew.", "The fuse blew because the pump overheated."),
     ("Retry three times", "Retry 3 times"),
     ("Use OAuth 2.0", "Use OAuth 2"),
     ("Due 5 March 2024", "Due 2024-03-05"),
