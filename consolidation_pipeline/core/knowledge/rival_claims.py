@@ -174,7 +174,7 @@ def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
         side.narrow("value")
     if any(side.count(*_THINGS) > _MOST_WORDS for side in sides):
         return None
-    if any(side.is_in_formula("value") for side in sides) or _leave_out_unit(sides):
+    if any(side.is_in_formula() for side in sides) or _leave_out_unit(sides):
         return None
     is_apart = any(side.goes_on("value", *_THINGS) for side in sides)
     quotes = [side.quote_whole("value") if is_apart else side.quote("value", *_THINGS) for side in sides]
@@ -537,12 +537,12 @@ class _Side:
         behind = (token for token in self.reading.tokens if token.start >= heading.end())
         return any(token.kind == "value" and not is_name(token) for token in behind)
 
-    def is_in_formula(self, claimed: str) -> bool:
+    def is_in_formula(self) -> bool:
         """Return True if a claim is one part of a formula, which says nothing without the rest."""
         text = self.reading.text
         return any(
             _OPERATOR_BEFORE.search(text[:start]) is not None or _OPERATOR_AFTER.match(text, end) is not None
-            for start, end in self.spans[claimed]
+            for start, end in self.spans["value"]
         )
 
     def goes_on(self, claimed: str, *kinds: str) -> bool:

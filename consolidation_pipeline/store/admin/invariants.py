@@ -13,7 +13,7 @@ from consolidation_pipeline.core.memories.memories import MAX_TIME_AHEAD
 from consolidation_pipeline.core.memories.relation_types import CANDIDATE_TYPES
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes
 from consolidation_pipeline.store.database.sql import compose, conditions
-from consolidation_pipeline.store.database.writers import writer_key
+from consolidation_pipeline.store.database.writers import WRITER_KEY
 from consolidation_pipeline.store.knowledge.summaries import COVERS
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_MOVED
@@ -589,7 +589,7 @@ _FIND_LOW_PRIORITIES = compose(
         WHEN confidence IS NULL THEN 50
         ELSE least(100, 50 + trunc(50 * confidence) + greatest(0, writers - :required)) END
     """,
-    writer=writer_key(),
+    writer=WRITER_KEY,
 )
 
 
