@@ -19,7 +19,7 @@ from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import plan_restores, plan_writes
-from consolidation_pipeline.store.admin.invariants import find_unmirrored_rows
+from consolidation_pipeline.store.checks.sources import EVERY_ROW_HAS_A_MEMORY
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -404,13 +404,13 @@ def test_new_row_may_be_hidden_by_a_later_write(mem0_store: Store, pipeline: Pip
     assert [one.hidden for one in plan_writes(pipeline.engine, SOURCE)] == [[key]]
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     with pipeline.engine.connect() as connection:
-        assert find_unmirrored_rows(connection, pipeline.project(PROJECT).id) == []
+        assert EVERY_ROW_HAS_A_MEMORY.find(connection, pipeline.project(PROJECT).id) == []
     assert undo_writes(pipeline.engine, SOURCE) == {}
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [copy])
     assert mem0_store.checksum() == before
     assert sync_source(pipeline.engine, SOURCE).gone == 1
     with pipeline.engine.connect() as connection:
-        assert find_unmirrored_rows(connection, pipeline.project(PROJECT).id) == []
+        assert EVERY_ROW_HAS_A_MEMORY.find(connection, pipeline.project(PROJECT).id) == []
 
 
 def test_restated_fact_is_absorbed(mem0_store: Store, pipeline: Pipeline) -> None:
