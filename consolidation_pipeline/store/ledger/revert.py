@@ -91,7 +91,7 @@ def _revert_waves(
             connection.execute(text("DROP TABLE wave"))
         _append_rollback(connection, author, turn, recorded)
     reject_summarized_twice(connection, "SELECT entity_id FROM reverting")
-    reject_dangling(connection)
+    reject_dangling(connection, "reverting")
     connection.execute(text("DROP TABLE reverting"))
 
 
@@ -376,7 +376,7 @@ def carry_out_changes(
             connection.execute(text("DROP TABLE wave"))
         parameters = {"job_id": author.job_id, "changed_by": author.changed_by}
         connection.execute(text(_APPEND_CHANGES), parameters)
-        reject_dangling(connection)
+        reject_dangling(connection, "reverting")
         connection.execute(text("DROP TABLE reverting"))
     return len(rows)
 

@@ -23,7 +23,7 @@ ROW_REFERENCES = """
 
 _FIND_DANGLING = compose(
     """
-    SELECT DISTINCT r.id FROM (/* references */) r JOIN reverting c ON c.entity_id = r.id
+    SELECT DISTINCT r.id FROM (/* references */) r JOIN /* changed */ c ON c.entity_id = r.id
     WHERE NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = r.referenced)
         AND NOT EXISTS (SELECT 1 FROM consolidation.task_memories m WHERE m.id = r.referenced)
         AND EXISTS (SELECT 1 FROM consolidation.consolidation_changes l WHERE l.entity_id = r.referenced)
@@ -32,10 +32,10 @@ _FIND_DANGLING = compose(
 )
 
 
-def reject_dangling(connection: Connection) -> None:
-    """Raise ConflictError if a row of the changes in ``reverting`` references a memory that existed once and is gone.
+def reject_dangling(connection: Connection, changed: str) -> None:
+    """Raise ConflictError if a changed row references a memory that existed once and is gone.
 
-    ``conflicts`` of the error are these rows.
+    ``changed`` is a table with the ids of the changed rows as ``entity_id``; ``conflicts`` of the error are these rows.
     """
     what = "references a memory that is gone: bring that back first"
-    reject_selected(connection, _FIND_DANGLING, what)
+    reject_selected(connection, compose(_FIND_DANGLING, changed=changed), what)
