@@ -22,6 +22,7 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.schema import MEMORY_TABLES
 from consolidation_pipeline.store.database.vector_copy import Ids, to_uuids
 from consolidation_pipeline.store.memories.archive import ArchiveCandidates, load_archive_candidates
 
@@ -53,10 +54,7 @@ def load_archive_units(
     Returns:
         Ids ``S16`` (n,), bool (n,) that is True for raw memories, and the units (n).
     """
-    raw, merged = (
-        load_candidates(connection, run, table, dissolved=dissolved)
-        for table in ("task_memories", "consolidated_memories")
-    )
+    raw, merged = (load_candidates(connection, run, table, dissolved=dissolved) for table in MEMORY_TABLES)
     ids = np.concatenate([raw.ids, merged.ids])
     return ids, np.arange(len(ids)) < len(raw.ids), concatenate_units([raw.units, merged.units])
 

@@ -19,7 +19,7 @@ from consolidation_pipeline.core.calibration.threshold_estimates import CosineSp
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.core.vectors import center
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.intake import importer
 from consolidation_pipeline.service.similarity import calibration_fit, embedding
 from consolidation_pipeline.service.similarity.asked_pairs import explain_asked_pairs
