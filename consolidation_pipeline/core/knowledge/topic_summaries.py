@@ -32,9 +32,9 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
     drop_open_quotation,
     find_few_holders,
     finish_statement,
-    name_topic,
     tells_lesson,
 )
+from consolidation_pipeline.core.knowledge.topic_names import name_topic
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
