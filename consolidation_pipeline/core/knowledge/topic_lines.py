@@ -6,12 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from consolidation_pipeline.core.knowledge.lesson_sentences import (
-    SENTENCE_END,
-    is_change,
-    is_personal,
-    read_lesson,
-)
+from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, is_change, is_personal, read_lesson
 from consolidation_pipeline.core.knowledge.pattern_group import LaterSentence, PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,

@@ -25,26 +25,16 @@ from consolidation_pipeline.service.lifecycle.changed_memories import (
     load_allowed,
     tell_out_of_use,
 )
-from consolidation_pipeline.service.lifecycle.manual_actions import (
-    MANUAL_REASON,
-)
+from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.scope_keys import REVISED
-from consolidation_pipeline.store.knowledge.quarantine import (
-    WriterFilter,
-    list_suspects,
-    write_revisions,
-)
+from consolidation_pipeline.store.knowledge.quarantine import WriterFilter, list_suspects, write_revisions
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows, lock_memories
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
-from consolidation_pipeline.store.memories.revisions import (
-    StoredRevision,
-    delete_groups_of,
-    load_revisions,
-)
+from consolidation_pipeline.store.memories.revisions import StoredRevision, delete_groups_of, load_revisions
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.sources.sources import find_mirrored
 
