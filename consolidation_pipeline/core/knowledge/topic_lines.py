@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from consolidation_pipeline.core.case_blind import ignore_case
@@ -463,9 +463,14 @@ def find_few_holders(titles: Collection[str], texts: Mapping[int, str]) -> set[i
     found: set[int] = set()
     for title in filter(None, titles):
         stems = {term.stem for term in extract_terms(title)}
-        holders = [at for at, own in stems_of.items() if stems <= own]
+        holders = [at for at, own in stems_of.items() if holds_title(title, stems, texts[at], own)]
         found.update(holders if len(holders) <= _FEW_HOLDING else ())
     return found
+
+
+def holds_title(title: str, title_stems: Set[str], text: str, stems: Set[str]) -> bool:
+    """Return True if a text has all words of a title; of one without a term, such as "CI", the title as it stands."""
+    return title_stems <= stems if title_stems else bool(_find_uses(title, [text]))
 
 
 def _is_advice(one: Candidate) -> bool:

@@ -32,6 +32,7 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
     drop_open_quotation,
     find_few_holders,
     finish_statement,
+    holds_title,
     name_topic,
     tells_lesson,
 )
@@ -61,6 +62,8 @@ _LEAST_CHARS = 120
 _TOPIC_TERMS = 12
 # Share of the memories without a lesson that are in topics, from which the topics are told.
 _TOLD_SHARE = 0.3
+# A lesson that at most this share of the memories of a topic say does not stand for it.
+_FEW_SHARE = 1 / 3
 # Topics of memories without a lesson that are named in one line.
 _NAMED = 10
 # Share of the memories without a lesson from which they have topics of their own.
@@ -279,6 +282,9 @@ class _Summary:
             if line is not None
         ]
         rest = [*self.other_lessons, *self.named, *untold]
+        if not lines:
+            # However short the memories are, a lesson is told.
+            self.left = max(self.left, MIN_CHARS - _HEAD_CHARS)
         others = [at for at in rest if self._is_lesson(at) and self.left >= _LEAST_CHARS]
         titles = {_fold_title(line.title) for line in told if line is not None}
         tail = [self._tell_others(others), self._tell_named([at for at in rest if at not in {*others}], titles)]
@@ -316,7 +322,7 @@ class _Summary:
         return sorted(topics, key=lambda topic: (-self._weigh(topic), topic[0]))
 
     def _tell_topics(self) -> list[TopicLine | None]:
-        """Return what is told of each topic, None for one without room."""
+        """Return what is told of each topic, None for one without room or a lesson that stands for it."""
         groups = self._build_groups([*self.topics])
         told: list[TopicLine | None] = []
         statements: list[str] = []
@@ -328,12 +334,20 @@ class _Summary:
             room = self.left // (len(groups) - number + bool(self.other_lessons)) - _WHEN_CHARS
             has_lessons = any(self._is_lesson(at) for at in self.topics[number])
             line = group.tell_topic(room, told=statements, titles=titles, has_lessons=has_lessons)
+            if self._is_of_few(line, self.topics[number]):
+                told.append(None)
+                continue
             told.append(line)
             self._mark_told(self.topics[number], line.texts)
             titles.add(line.title)
             statements += filter(None, (line.lead, line.text))
             self.left -= len(line.title) + len(line.lead) + len(line.text) + _WHEN_CHARS
         return told
+
+    def _is_of_few(self, line: TopicLine, topic: Sequence[int]) -> bool:
+        """Return True if a line without a title opens with a lesson that few memories of the topic say."""
+        said = self._count_said(line, topic) if line.lead else None
+        return said is not None and len(topic) > 1 and said <= _FEW_SHARE * self._weigh(topic)
 
     def _build_groups(self, topics: Sequence[Sequence[int]]) -> list[TopicGroup]:
         units = [[self._build_unit(at) for at in sorted(topic[:_MAX_RANKED])] for topic in topics]
@@ -432,7 +446,9 @@ class _Summary:
     def _count_holders(self, title: str, positions: Sequence[int]) -> int:
         """Return the number of memories that have all words of a title."""
         stems = {term.stem for term in extract_terms(title)}
-        return self._weigh([at for at in positions if stems <= self._list_stems(at)])
+        return self._weigh(
+            [at for at in positions if holds_title(title, stems, self.forms[at].text, self._list_stems(at))]
+        )
 
     def _list_stems(self, at: int) -> set[str]:
         if at not in self._stems:

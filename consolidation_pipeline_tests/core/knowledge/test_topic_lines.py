@@ -9,7 +9,13 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_open_quotation, name_topic, tells_lesson
+from consolidation_pipeline.core.knowledge.topic_lines import (
+    TopicGroup,
+    drop_open_quotation,
+    find_few_holders,
+    name_topic,
+    tells_lesson,
+)
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 
@@ -221,3 +227,9 @@ def test_title_is_in_the_lessons_told() -> None:
     ]
     line = build_group(*texts).tell_topic(80)
     assert all(word in f"{line.lead} {line.text}".lower() for word in line.title.lower().split())
+
+
+def test_title_without_a_term_is_held_as_it_stands() -> None:
+    texts = {0: "CI takes nine minutes.", 1: "The pump was decided upon.", 2: "Add a valve to the pump."}
+    assert find_few_holders(["CI"], texts) == {0}
+    assert find_few_holders(["Pump"], texts) == {1, 2}
