@@ -177,7 +177,9 @@ class PatternWriter(PatternGroup):
             is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
             if is_title and kind != "questions" and not family:
                 told = [*sorted(told[: _MAX_EXAMPLES + 1], key=lambda text: days.get(text) or date.min, reverse=True)]
-                is_title = len(told[0]) <= MAX_TITLE_CHARS
+                # A whole statement above others would read as what they are examples of.
+                whole = {shorten_example(one.lesson.text) for one in used if SENTENCE_END.search(one.lesson.text)}
+                is_title = len(told[0]) <= MAX_TITLE_CHARS and told[0] not in whole
             shown = " ".join(told[:_MAX_EXAMPLES])
             is_named = kind != "any" or names_told(self.title, shown, share=_TITLE_TOLD)
             title = told.pop(0) if is_title else self.title if is_named else ""
