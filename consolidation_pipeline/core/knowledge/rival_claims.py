@@ -50,6 +50,8 @@ _MAX_QUOTE = 160
 _SENTENCE_END = re.compile(r"[\s.!?…。！？]*\Z")
 # The rest of a word, and marks that close what it stands in.
 _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`\"'”’»)\]*]*")
+# What a sentence is about, before it.
+_LABEL = re.compile(r"\W*[^\W\d_][^.!?:;,]{0,40}:\s")
 _HEADING_BEHIND = re.compile(r"[^.!?:]* ?:\s")
 _NUMBER_BEHIND = re.compile(r"\s\d")
 # The rest of a unit: "6 mg/kg".
@@ -114,7 +116,7 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     if any(cue.category == "question" for reading in (first, other) for cue in reading.cues):
         return None
     found = explain_readings(first, other, is_brief=True)
-    if found.may_merge or _forbid_alike(found, first.language or "en"):
+    if found.may_merge or _forbid_alike(found, first.language or "en") or tell_label_inside(found, first, other):
         return AGREES
     comparison = _compare_claims(first, other, found)
     if comparison and comparison.relation in ("replaces", "renames") and are_events(first, other):
@@ -393,6 +395,21 @@ def _differ_in_cues_alone(first: Reading, other: Reading) -> bool:
         sorted((cue.category, cue.pole) for cue in one.cues if cue.category != "tense") for one in (first, other)
     )
     return cues != others and [category for category, _ in cues] == [category for category, _ in others]
+
+
+def tell_label_inside(found: Explanation, first: Reading, other: Reading) -> bool:
+    """Return True if sentences differ only in where words of a label stand: "Frost: no rides", "no rides in frost"."""
+    labels = [_LABEL.match(reading.text) for reading in (first, other)]
+    if not found.differences or (labels[0] is None) == (labels[1] is None):
+        return False
+    return all(
+        one.kind == "exchange"
+        and any(
+            label and any(start < label.end() for start, _ in spans)
+            for label, spans in zip(labels, (one.spans_a, one.spans_b), strict=True)
+        )
+        for one in found.differences
+    )
 
 
 def _forbid_alike(found: Explanation, language: str) -> bool:
