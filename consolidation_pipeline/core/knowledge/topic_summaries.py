@@ -141,7 +141,7 @@ def summarize_topics(
     their most frequent words. The order of the memories does not matter.
 
     Args:
-        texts: The memories.
+        texts: The memories; one of which newer memories replaced everything is empty, and only counted.
         days: On which each was learned.
         boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of memories that hold anything else.
         compared: ``TopicSummary.compared`` of the summary before, of any memories.
@@ -157,7 +157,8 @@ def summarize_topics(
         forms = _find_forms(own, days, _find_fields(own), apply)
         if not forms:
             raise ValueError(f"{len(texts)} texts given, none with a word; a summary needs at least one sentence")
-        summary = _Summary(forms, room, sorted(day for form in forms for day in form.days))
+        replaced = sum(not text for text in texts)
+        summary = _Summary(forms, room, sorted(day for form in forms for day in form.days), replaced)
         content = summary.write()
     told = tuple(sorted(memory for at in summary.told for memory in forms[at].memories))
     return TopicSummary(content, len(summary.topics) + len(summary.repeated), source_chars, told, pairs.pack())
@@ -234,13 +235,18 @@ def _mark_slots(texts: Sequence[str]) -> str:
 
 
 class _Summary:
-    """The lines of a summary of some forms in about ``room`` characters. ``days``: of all memories, sorted."""
+    """The lines of a summary of some forms in about ``room`` characters.
 
-    def __init__(self, forms: Sequence[_Form], room: int, days: Sequence[date]) -> None:
+    ``days``: of all memories of the forms, sorted. ``replaced``: number of further memories, which newer ones replaced.
+    """
+
+    def __init__(self, forms: Sequence[_Form], room: int, days: Sequence[date], replaced: int) -> None:
         self.forms = forms
-        self.room = room
         self.days = days
         self.frames = choose_frames([form.text for form in forms])
+        self.replaced = self.frames.replaced.format(replaced) if replaced else ""
+        self.count = len(days) + replaced
+        self.room = room
         self.told: set[int] = set()
         self._stems: dict[int, set[str]] = {}
         self.counts = [len(form.days) for form in forms]
@@ -253,7 +259,7 @@ class _Summary:
         lessons = [at for at in left if self._is_lesson(at)]
         named = [at for at in left if not self._is_lesson(at)]
         self.left = room - _HEAD_CHARS - sum(len(self._tell_repeated(at)) + 1 for at in self.repeated)
-        self.left -= _LEAST_CHARS if named else 0
+        self.left -= (_LEAST_CHARS if named else 0) + len(self.replaced)
         self.topics = self._find_topics(lessons, named)
         self.has_lessons = not any(at in {*named} for topic in self.topics for at in topic)
         in_topic = {at for topic in self.topics for at in topic}
@@ -289,13 +295,13 @@ class _Summary:
         titles = {_fold_title(line.title) for line in told if line is not None}
         tail = [self._tell_others(others), self._tell_named([at for at in rest if at not in {*others}], titles)]
         written = [*(line for *_, line in sorted(lines)), *filter(None, tail)]
-        if len(written) == 1:
+        if len(written) == 1 and not self.replaced:
             return written[0]
         topics = self.frames.topic if len(lines) == 1 else self.frames.topics.format(len(lines))
         guesses = sum(TRIED in line or TO_TRY in line for line in written)
         note = f". {_GUESSES}" if guesses >= _MANY_GUESSES else ""
-        head = [self._tell_count(len(self.days)), self._tell_span(self.days), *([topics] if lines else [])]
-        return "\n".join([f"{', '.join(head)}{note}:", *written])
+        head = [self._tell_count(self.count), self.replaced, self._tell_span(self.days), topics if lines else ""]
+        return "\n".join([f"{', '.join(filter(None, head))}{note}:", *written])
 
     def _find_repeated(self) -> list[int]:
         """Return the positions of the forms that are repeated so often that each is a topic alone."""

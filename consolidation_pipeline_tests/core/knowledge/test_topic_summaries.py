@@ -266,6 +266,12 @@ def test_lines_without_title_count_the_memories_that_say_them() -> None:
     assert "\n3 of 5 memories, 2026-03-25 to 2026-03-29: The tram of" in summarize([*known, *plain]).content
 
 
+def test_replaced_memories_are_counted_in_the_head() -> None:
+    head, *_ = summarize([*CACHE, "", ""]).content.split("\n")
+    assert head.startswith("14 memories, 2 of them replaced by newer ones, 2026-03-01 to 2026-03-12")
+    assert summarize(["Never paint a wet hull.", ""]).content.startswith("2 memories, 1 of them replaced by newer ones")
+
+
 def test_lesson_of_few_leads_no_topic() -> None:
     pumps = [
         "The pump of the mill is oiled by Ada.",
