@@ -979,3 +979,22 @@ def test_statement_is_no_title_of_examples() -> None:
     (found,) = extract([date_units(notes)])
     assert found.content.startswith("For example: Dora is on call in June; ")
     assert found.title == ""
+
+
+def test_headline_is_in_the_language_of_the_group() -> None:
+    notes = {
+        "The limit of the gauge Nord is 20 m.": date(2026, 2, 16),
+        "The gauge Nord has been at 20 m since May.": date(2026, 5, 13),
+        "Das Limit der gauge Nord ist 20 m.": date(2026, 5, 14),
+    }
+    (found,) = extract([date_units(notes)])
+    assert found.content == "The gauge Nord has been at 20 m since May (as of 13 May 2026)."
+
+
+def test_two_memories_that_are_left_make_no_pattern_of_examples() -> None:
+    notes = ["Ada rides to the mill pump on Mondays.", "Ben painted the mill pump in May."]
+    gone = [replace(unit, text="") for unit in make_units(["The mill pump is blue."])]
+    units = [replace(unit, id=f"{at}") for at, unit in enumerate([*make_units(notes), *gone])]
+    (found,) = extract([units])
+    assert found.title == "Mill pump"
+    assert not found.is_shared
