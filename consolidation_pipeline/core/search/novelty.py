@@ -22,7 +22,8 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
-from consolidation_pipeline.core.knowledge.rival_claims import is_name, names_things, tell_label_inside
+from consolidation_pipeline.core.knowledge.named_things import is_name
+from consolidation_pipeline.core.knowledge.rival_claims import names_things, tell_label_inside
 from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
