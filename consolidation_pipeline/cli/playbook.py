@@ -62,6 +62,7 @@ def _print_entries(found: Mapping[str, Any], status: str) -> None:
         evidence = f"{counted(row['evidence'], 'memory')} of {writers}"
         details = f"{row['category']}, priority {row['priority']}, {evidence}{confidence}"
         lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
+        lines += [f"  {row['seen']}"] if row["seen"] else []
         lines += [f"  careful: {risk}" for risk in row["risks"]]
         make_console().print("\n".join([f"{row['id']}  ({details})", *lines]), soft_wrap=True)
     if status == "review":

@@ -60,7 +60,8 @@ class PlaybookInstruction(Answer):
     tags: list[str]
     priority: int = Field(description="0 to 100.")
     confidence: float | None
-    evidence: int = Field(description="Number of raw memories that support it.")
+    evidence: int = Field(description="Number of raw memories behind it; not all of them need say it.")
+    seen: str | None = Field(None, description="How many of them say it alike, in how many sessions, and when.")
     updated_at: datetime
 
 

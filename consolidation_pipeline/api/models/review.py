@@ -103,8 +103,9 @@ class PlaybookEntry(Reply):
     tags: list[str]
     priority: int
     confidence: float | None
-    evidence: int = Field(description="Number of raw memories that support it.")
+    evidence: int = Field(description="Number of raw memories behind it; not all of them need say it.")
     writers: int = Field(description="Number of independent writers of these memories.")
+    seen: str | None = Field(description="How many of them say it alike, in how many sessions, and when.")
     risks: list[str] = Field(description="Risks of its text in words: commands, addresses, signs of an injection.")
     supporting_memory_ids: list[UUID]
     source_id: UUID | None

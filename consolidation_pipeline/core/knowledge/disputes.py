@@ -15,6 +15,7 @@ from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.differing_words import quote_sentence
+from consolidation_pipeline.core.knowledge.past_months import are_of_months_in_turn
 from consolidation_pipeline.core.knowledge.rival_claims import (
     AGREES,
     Comparison,
@@ -22,7 +23,7 @@ from consolidation_pipeline.core.knowledge.rival_claims import (
     compare_sentences,
     takes_over,
 )
-from consolidation_pipeline.core.knowledge.supersession import revise_sentence
+from consolidation_pipeline.core.knowledge.supersession import revise_sentence, tells_past_month
 from consolidation_pipeline.core.knowledge.weak_sentences import refers_elsewhere
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -179,9 +180,10 @@ def _group_matters(statements: Sequence[Statement], language: str | None) -> lis
             is_other = comparison and comparison != AGREES and _are_apart(things, things_of[number])
             if comparison and comparison != AGREES and not _follow_same(first.before, before, language):
                 continue
-            if comparison and comparison.relation == "elsewhere":
+            if comparison and comparison.other:
                 sides = ((one, _find_last_day(one, statements)) for one in (matters[number][0].positions, positions))
-                comparison = _tell_changed(comparison, [(statements[at[0]].text, day) for at, day in sides], language)
+                told = [(statements[at[0]].text, day) for at, day in sides]
+                comparison = _tell_changed(_keep_past_month(comparison, told, language), told, language)
             if comparison and not is_other:
                 matters[number].append(_Sentence(text, positions, comparison))
                 break
@@ -216,14 +218,34 @@ def _follow_same(before: str, other: str, language: str | None) -> bool:
     return bool(before and other) and _compare(before, other, language) == AGREES
 
 
+def _keep_past_month(
+    comparison: Comparison, told: Sequence[tuple[str, date | None]], language: str | None
+) -> Comparison:
+    """Return a comparison as one of another thing, if the newer of two sentences does not replace what was in a month.
+
+    Args:
+        comparison: Of two sentences.
+        told: These sentences in its order, with their days.
+        language: Of all sentences.
+    """
+    (first, day), (other, other_day) = told
+    if comparison.relation == "elsewhere" or day is None or other_day is None:
+        return comparison
+    readings = read_sentence(first, language), read_sentence(other, language)
+    is_past = are_of_months_in_turn(readings[0], day, readings[1], other_day)
+    return replace(comparison, relation="elsewhere", thing=comparison.claim, claim="") if is_past else comparison
+
+
 def _tell_changed(comparison: Comparison, told: Sequence[tuple[str, date | None]], language: str | None) -> Comparison:
     """Return a comparison as one of the same thing, if the newer of two sentences tells what became of the older one.
 
     Args:
-        comparison: Of two sentences, with the relation ``elsewhere``.
+        comparison: Of two sentences; one of another relation than ``elsewhere`` stays.
         told: These sentences in its order, with their days.
         language: Of all sentences.
     """
+    if comparison.relation != "elsewhere":
+        return comparison
     days = [day for _, day in told if day is not None]
     if len({*days}) < len(told):
         return comparison
@@ -287,8 +309,10 @@ def _settle(sentences: Sequence[_Sentence], statements: Sequence[Statement], lan
 
 def _is_outdated(claim: _Claim, newer: _Claim, statements: Sequence[Statement]) -> bool:
     """Return True if a claim of a later day says that something another one says is so no longer."""
-    texts = (statements[one.positions[0]].text for one in (claim, newer))
-    return _is_newer(newer, [claim]) and revise_sentence(*texts) is not None
+    if not claim.last_day or not newer.last_day or claim.last_day >= newer.last_day:
+        return False
+    revision = revise_sentence(*(statements[one.positions[0]].text for one in (claim, newer)))
+    return revision is not None and not tells_past_month(revision, claim.last_day, newer.last_day)
 
 
 def _sort_claims(claims: list[_Claim]) -> None:

@@ -241,7 +241,7 @@ class PatternGroup:
         for is_revision, find in ((True, claim.find_revision), (False, claim.find_news)):
             for at in ordered if is_revision or not is_news else ():
                 text = find(self.sentences[at])
-                if text and (is_revision or not known.repeats(text)):
+                if text and (is_revision or claim.is_interim or not known.repeats(text)):
                     found = (other for other in self.ranking.sentences if other.text == at)
                     return LaterSentence(next(other for other in found if other.sentence.text == text), is_revision)
         return None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, Lesson, Role, is_change, is_personal
 from consolidation_pipeline.core.knowledge.pattern_group import LaterSentence, PatternGroup
@@ -81,6 +82,8 @@ _ASKING = 0.25
 _MOST = 0.5
 # Share of the words of a title that the lines below have: "Flu shots" is no title of "The hall had 4 shots left".
 _TITLE_TOLD = 1.0
+# Memories whose examples make a pattern.
+_FEWEST_MEMORIES = 3
 # Share of failed attempts that give them their title.
 _ATTEMPTS = 1 / 3
 # Share of the weight of a group that a template family must have.
@@ -165,13 +168,17 @@ class PatternWriter(PatternGroup):
             is_single = len({normalize_text(text) for text in self.texts.values()}) == 1
             # Attempts of which no sentence tells what was wrong say only that they failed.
             is_matter = self._is_coherent(used, kind) and self.say_something() and not self.has_attempts
+            # Of the others, newer memories replaced all: what is left would not have made a group.
+            is_matter &= self.weight >= _FEWEST_MEMORIES
             is_shared = is_single or is_matter
             days = {shorten_example(one.lesson.text): self.units[one.ranked.text].day for one in used}
             # The question that most of the units ask names them better than a phrase; else the newest example leads.
             is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
             if is_title and kind != "questions" and not family:
                 told = [*sorted(told[: _MAX_EXAMPLES + 1], key=lambda text: days.get(text) or date.min, reverse=True)]
-                is_title = len(told[0]) <= MAX_TITLE_CHARS
+                # A whole statement above others would read as what they are examples of.
+                whole = {shorten_example(one.lesson.text) for one in used if SENTENCE_END.search(one.lesson.text)}
+                is_title = len(told[0]) <= MAX_TITLE_CHARS and told[0] not in whole
             shown = " ".join(told[:_MAX_EXAMPLES])
             is_named = kind != "any" or names_told(self.title, shown, share=_TITLE_TOLD)
             title = told.pop(0) if is_title else self.title if is_named else ""
@@ -249,7 +256,7 @@ class PatternWriter(PatternGroup):
                 least = max(wanted[one.lesson.role], _RULE_SUPPORT if is_name else _LEAST_SUPPORT)
                 if self._is_faulty(one, faults) or self.measure_support(one) < least or self.is_contested(one):
                     continue
-                if self.is_one_case(one) or self._leaves_opening(one):
+                if self.is_one_case(one) or self._leaves_opening(one) or self._is_in_other_language(one):
                     continue
                 if self.is_of_few(one):
                     self._side_by_side.append(one)
@@ -258,6 +265,11 @@ class PatternWriter(PatternGroup):
                     return one, True
                 lone = lone or one
         return None if lone is None else (lone, False)
+
+    def _is_in_other_language(self, one: Candidate) -> bool:
+        """Return True if a sentence is in another language than that of the group, in which all else is told."""
+        language = detect_language(one.ranked.sentence.line)
+        return None not in (language, self.language) and language != self.language
 
     def _is_sequel(self, one: Candidate) -> bool:
         """Return True for what was done after what stands before it: "The export failed. Piotr opened a ticket"."""

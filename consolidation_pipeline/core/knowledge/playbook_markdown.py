@@ -25,7 +25,8 @@ _NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 class Instruction:
     """An entry as the document shows it.
 
-    ``evidence``: number of memories that support it. ``writers``: number of their independent writers.
+    ``evidence``: number of memories behind it. ``writers``: number of their independent writers. ``seen``: how often
+    and when memories say it; empty if that is not known.
     """
 
     id: UUID
@@ -34,6 +35,7 @@ class Instruction:
     priority: int
     evidence: int
     writers: int
+    seen: str = ""
 
 
 def playbook_document(slug: str, entries: Iterable[Instruction]) -> str:
@@ -48,7 +50,8 @@ def playbook_document(slug: str, entries: Iterable[Instruction]) -> str:
     lead = (
         f"# Playbook of {slug}\n\n"
         "Learned from past work; in each chapter the most urgent first. In brackets: how many memories of how many\n"
-        "independent writers bear it out, and an id; `consolidation lineage ID` shows those memories.\n"
+        "independent writers are behind it, and an id; `consolidation lineage ID` shows those memories. Then how many\n"
+        "of them say it alike, and when.\n"
     )
     return "\n".join([lead, *(_chapter(name, chapters[name]) for name in sorted(chapters, key=_chapter_order))])
 
@@ -66,7 +69,9 @@ def _item(entry: Instruction) -> str:
     lines = [_escape_block(line) for line in map(_one_line, entry.content.splitlines()) if line]
     noun = "memory" if entry.evidence == 1 else "memories"
     writers = "1 writer" if entry.writers == 1 else f"{entry.writers} writers"
-    return "- " + "\n  ".join([*lines, f"({entry.evidence} {noun} of {writers}, {entry.id.hex[:ID_DIGITS]})"])
+    behind = f"{entry.evidence} {noun} of {writers}, {entry.id.hex[:ID_DIGITS]}"
+    seen = entry.seen[:1].lower() + entry.seen[1:].removesuffix(".")
+    return "- " + "\n  ".join([*lines, f"({'; '.join(filter(None, (behind, seen)))})"])
 
 
 def _one_line(text: str) -> str:

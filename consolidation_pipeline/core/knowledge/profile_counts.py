@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,6 +51,8 @@ _FEWEST_RATED = 10
 _LATE_SHARE = 0.25
 _LATE_LIFT = 2.0
 _FEWEST_LATE = 20
+# Standard deviations from which a share of the last part is no chance.
+_DEVIATIONS = 1.96
 # Days and hours are told if memories were written on so many days, hours if times of day are known for half of them.
 _FEWEST_DAYS = 5
 # The hours with this share of the memories, if they are no more than so many.
@@ -311,7 +314,10 @@ class _Counter:
         for word, many, few in (("more", late, early), ("less", early, late)):
             own, rest = sizes if many is early else sizes[::-1]
             shifted = [
-                name for name, n in _rank(many, 2 * _FEWEST) if n / own >= _LATE_LIFT * (few[name] + 0.5) / (rest + 0.5)
+                name
+                for name, n in _rank(many, 2 * _FEWEST)
+                if n / own >= _LATE_LIFT * (few[name] + 0.5) / (rest + 0.5)
+                and _stands_out(n, n + few[name], own / (own + rest))
             ]
             for name in shifted[:3]:
                 counts = {"late": late[name], "new": sizes[1], "early": early[name], "old": sizes[0]}
@@ -398,6 +404,11 @@ def _tell_list(name: str, ranked: Sequence[tuple[str, int]]) -> list[str]:
 
 def _percent(count: int, total: int) -> str:
     return f"{count / total:.0%}"
+
+
+def _stands_out(count: int, total: int, share: float) -> bool:
+    """Return True if ``count`` of ``total`` are more than chance puts into a part of all with this ``share``."""
+    return count - total * share >= _DEVIATIONS * math.sqrt(total * share * (1 - share))
 
 
 def _find_busy(counts: Sequence[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -29,7 +30,8 @@ _STATEMENT_KINDS = frozenset(("polarity", "opposite", "cue", "added cue", "addit
 _UNLIKE = ("value", "name", "opposite", "word")
 # Most words of one sentence alone that tell of what else it speaks, or in which detail.
 _MOST_WORDS = 3
-
+# What a sentence is about, before it.
+_LABEL = re.compile(r"\W*[^\W\d_][^.!?:;,]{0,40}:\s")
 # Cues of opposite bounds, and the class of markers such as "if" and "when".
 _BOUNDS, _CONDITION = frozenset(("above", "below")), "if"
 # Markers of the order of two steps.
@@ -69,7 +71,7 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     if any(cue.category == "question" for reading in (first, other) for cue in reading.cues):
         return None
     found = explain_readings(first, other, is_brief=True)
-    if found.may_merge or _forbid_alike(found, first.language or "en"):
+    if found.may_merge or _forbid_alike(found, first.language or "en") or tell_label_inside(found, first, other):
         return AGREES
     comparison = _compare_claims(first, other, found)
     if comparison and comparison.relation in ("replaces", "renames") and are_events(first, other):
@@ -255,6 +257,21 @@ def _differ_in_cues_alone(first: Reading, other: Reading) -> bool:
         sorted((cue.category, cue.pole) for cue in one.cues if cue.category != "tense") for one in (first, other)
     )
     return cues != others and [category for category, _ in cues] == [category for category, _ in others]
+
+
+def tell_label_inside(found: Explanation, first: Reading, other: Reading) -> bool:
+    """Return True if sentences differ only in where words of a label stand: "Frost: no rides", "no rides in frost"."""
+    labels = [_LABEL.match(reading.text) for reading in (first, other)]
+    if not found.differences or (labels[0] is None) == (labels[1] is None):
+        return False
+    return all(
+        one.kind == "exchange"
+        and any(
+            label and any(start < label.end() for start, _ in spans)
+            for label, spans in zip(labels, (one.spans_a, one.spans_b), strict=True)
+        )
+        for one in found.differences
+    )
 
 
 def _forbid_alike(found: Explanation, language: str) -> bool:

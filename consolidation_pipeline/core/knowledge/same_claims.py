@@ -94,13 +94,18 @@ class SameClaim:
     def find_news(self, sentences: Sequence[str]) -> str | None:
         """Return the sentence of a newer memory that may say what became of the matter; None if there is none.
 
-        It says something else of it (``find_rival``), or tells a change or an addition in a few words of the claim.
-        Both it and the claim may hold. A further event is no news of an event, or of a rule.
+        It says something else of it (``find_rival``), or tells a change or an addition in a few words of the claim, or
+        in hardly any other words what is no longer "still" so. Both it and the claim may hold. A further event is no
+        news of an event, or of a rule.
         """
         rival = self.find_rival(sentences)
         if rival and self._is_of_same(rival):
             return rival
-        found = (text for text in sentences if self._may_be_news(text) or self._has_other_value(text))
+        found = (
+            text
+            for text in sentences
+            if self._may_be_news(text) or self._has_other_value(text) or self._ends_interim(text)
+        )
         return max(found, key=self._measure_share, default=None)
 
     def is_said_of_other(self, text: str) -> bool:
@@ -154,6 +159,14 @@ class SameClaim:
         # "Ben may enter too"
         is_plan = later.is_plan and not later.is_addition
         return _changes(later) and self._is_of_same(text) and not (is_plan or later.asks or self.is_said_in([text]))
+
+    @cached_property
+    def is_interim(self) -> bool:
+        """True if it tells what is "still" so, and thus was expected to change."""
+        return any((cue.category, cue.pole) == ("tense", "still") for cue in self.reading.cues)
+
+    def _ends_interim(self, text: str) -> bool:
+        return self.is_interim and self.repeats(text) and self._is_of_same(text) and not self.is_said_in([text])
 
     def _has_other_value(self, text: str) -> bool:
         """Return True if a sentence has half of the words of the claim, and another value in the same unit."""

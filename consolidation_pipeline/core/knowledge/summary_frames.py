@@ -18,6 +18,7 @@ class Frames(NamedTuple):
 
     memory: str
     memories: str
+    replaced: str
     part: str
     span: str
     topic: str

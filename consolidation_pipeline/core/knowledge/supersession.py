@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import lru_cache
 from typing import Literal
 
@@ -47,6 +48,7 @@ from consolidation_pipeline.core.knowledge.gone_claims import (
 )
 from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
 from consolidation_pipeline.core.knowledge.named_things import is_name
+from consolidation_pipeline.core.knowledge.past_months import are_of_months_in_turn
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
@@ -147,6 +149,20 @@ def judge_revision(revision: Revision, older: Writer, newer: Writer) -> Superses
     rule: Rule = "change words" if revision.is_explicit else "same writer" if newer.is_same(older) else "dates"
     is_confirmed = rule == "change words" or (rule == "same writer" and revision.is_certain)
     return Supersession("confirmed" if is_confirmed else "candidate", rule, revision.was, revision.now)
+
+
+def tells_past_month(revision: Revision, was: date, now: date) -> bool:
+    """Return True if the older of two sentences tells of a month that was over when the newer one was noted.
+
+    Args:
+        revision: Has the sentences.
+        was, now: The days on which they were noted.
+    """
+    language = None if revision.is_explicit else _find_language(revision.was, revision.now)
+    if language is None:
+        return False
+    older, newer = (Claim.of(text, language).reading for text in (revision.was, revision.now))
+    return are_of_months_in_turn(older, was, newer, now)
 
 
 def describe_supersession(found: Supersession) -> str:

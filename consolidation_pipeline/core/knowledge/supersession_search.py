@@ -40,6 +40,7 @@ from consolidation_pipeline.core.knowledge.supersession import (
     judge_revision,
     say_same,
     split_claims,
+    tells_past_month,
 )
 from consolidation_pipeline.core.vectors import find_positions
 
@@ -122,7 +123,8 @@ def find_supersessions(
         (new.id, old.id): found
         for (was, now), revision in revisions.items()
         for old, new in _pair_in_time(versions[was].memories, versions[now].memories)
-        if (found := judge_revision(revision, old.writer, new.writer))
+        if not tells_past_month(revision, old.learned_at.date(), new.learned_at.date())
+        and (found := judge_revision(revision, old.writer, new.writer))
     }
     told = (FoundSupersession(newer, older, links[newer, older]) for newer, older in drop_indirect(links))
     known_now = _split_by_scope(table, rows, scopes, answers)

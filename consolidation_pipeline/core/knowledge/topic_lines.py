@@ -27,7 +27,7 @@ from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.summary_frames import FRAMES, Frames
-from consolidation_pipeline.core.knowledge.topic_names import TITLE_SHARE, is_thing, name_by_terms
+from consolidation_pipeline.core.knowledge.topic_names import TITLE_SHARE, holds_title, is_thing, name_by_terms
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     contests,
     is_balanced,
@@ -190,16 +190,31 @@ class TopicGroup(PatternGroup):
             title = self._specify(phrase, ())
             return self._tell_examples("" if title in titles else title, room)
         statements = [self.finish(one) for one in chosen]
-        quoted = frozenset[int]().union(*map(self._list_quoted, chosen))
-        said = frozenset[int]().union(*map(self._list_said, chosen))
         if not is_named:
-            return TopicLine("", "".join(f"\n- {one}" for one in statements), True, quoted, said=said)
+            text = "".join(f"\n- {one}" for one in statements)
+            return TopicLine("", text, True, self._list_all_quoted(chosen), said=self._list_all_said(chosen))
         title = self._specify(phrase, statements)
         # Else the lessons are about something else than most of the memories.
         is_title = names_told(title, " ".join(statements), share=1.0) and not self._is_statement(title)
         title = title if is_title and title not in titles else ""
+        if title:
+            chosen = self._drop_other_matters(title, chosen)
+            statements = [self.finish(one) for one in chosen]
+        quoted, said = self._list_all_quoted(chosen), self._list_all_said(chosen)
         lead = "" if title else statements.pop(0)
         return TopicLine(title, " ".join(statements), True, quoted | self._list_holders(title), lead, said)
+
+    def _drop_other_matters(self, title: str, chosen: list[Candidate]) -> list[Candidate]:
+        """Return the lessons without further ones of other memories that have less than half of the words of the title.
+
+        All of them stay if the rest would not tell the title.
+        """
+        kept = [
+            one
+            for one in chosen
+            if one.ranked.text == chosen[0].ranked.text or names_told(title, self.finish(one), share=_TITLE_TOLD)
+        ]
+        return kept if names_told(title, " ".join(map(self.finish, kept)), share=1.0) else chosen
 
     def _is_statement(self, title: str) -> bool:
         """Return True if a title is a whole sentence of a memory: it would be told twice, or as it was before."""
@@ -257,6 +272,12 @@ class TopicGroup(PatternGroup):
             and excludes(one, other)
         )
         return min(rivals, key=lambda other: (-round(other.score, 9), other.lesson.text), default=None)
+
+    def _list_all_quoted(self, chosen: Sequence[Candidate]) -> frozenset[int]:
+        return frozenset[int]().union(*map(self._list_quoted, chosen))
+
+    def _list_all_said(self, chosen: Sequence[Candidate]) -> frozenset[int]:
+        return frozenset[int]().union(*map(self._list_said, chosen))
 
     def _list_quoted(self, one: Candidate) -> set[int]:
         """Return the positions of the texts that a statement, as it is told, quotes or was made of."""
@@ -414,7 +435,7 @@ class TopicGroup(PatternGroup):
         if (is_asked and is_name) or (not title and (is_name or len(self.texts) == 1)):
             title, label = told.pop(name), self.frames.asked_too if is_asked else self.frames.further
         text = finish_statement(f"{label}: {'; '.join(told)}") if told else ""
-        quoted = frozenset[int]().union(*map(self._list_quoted, chosen))
+        quoted = self._list_all_quoted(chosen)
         return TopicLine(title, text, False, quoted | self._list_holders(title))
 
     def _specify(self, phrase: str, statements: Sequence[str]) -> str:
@@ -432,7 +453,7 @@ def find_few_holders(titles: Collection[str], texts: Mapping[int, str]) -> set[i
     found: set[int] = set()
     for title in filter(None, titles):
         stems = {term.stem for term in extract_terms(title)}
-        holders = [at for at, own in stems_of.items() if stems <= own]
+        holders = [at for at, own in stems_of.items() if holds_title(title, stems, texts[at], own)]
         found.update(holders if len(holders) <= _FEW_HOLDING else ())
     return found
 

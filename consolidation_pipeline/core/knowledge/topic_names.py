@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.knowledge.lesson_sentences import names_task
@@ -98,6 +98,11 @@ def is_thing(phrase: str, texts: Sequence[str]) -> bool:
         elif not after or not extract_terms(after):
             named += _BEFORE_NOUN.fullmatch(before) is not None or (own[0].isupper() and before[:1].isalnum())
     return named >= _NAMED * len(found) > 0
+
+
+def holds_title(title: str, title_stems: Set[str], text: str, stems: Set[str]) -> bool:
+    """Return True if a text has all words of a title; of one without a term, such as "CI", the title as it stands."""
+    return title_stems <= stems if title_stems else bool(_find_uses(title, [text]))
 
 
 def _find_uses(phrase: str, texts: Sequence[str]) -> list[tuple[str, str, str]]:

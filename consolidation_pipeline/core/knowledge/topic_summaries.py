@@ -28,7 +28,7 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
     finish_statement,
     tells_lesson,
 )
-from consolidation_pipeline.core.knowledge.topic_names import name_topic
+from consolidation_pipeline.core.knowledge.topic_names import holds_title, name_topic
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
@@ -55,6 +55,8 @@ _LEAST_CHARS = 120
 _TOPIC_TERMS = 12
 # Share of the memories without a lesson that are in topics, from which the topics are told.
 _TOLD_SHARE = 0.3
+# A lesson that at most this share of the memories of a topic say does not stand for it.
+_FEW_SHARE = 1 / 3
 # Topics of memories without a lesson that are named in one line.
 _NAMED = 10
 # Share of the memories without a lesson from which they have topics of their own.
@@ -132,7 +134,7 @@ def summarize_topics(
     their most frequent words. The order of the memories does not matter.
 
     Args:
-        texts: The memories.
+        texts: The memories; one of which newer memories replaced everything is empty, and only counted.
         days: On which each was learned.
         boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of memories that hold anything else.
         compared: ``TopicSummary.compared`` of the summary before, of any memories.
@@ -148,7 +150,8 @@ def summarize_topics(
         forms = _find_forms(own, days, _find_fields(own), apply)
         if not forms:
             raise ValueError(f"{len(texts)} texts given, none with a word; a summary needs at least one sentence")
-        summary = _Summary(forms, room, sorted(day for form in forms for day in form.days))
+        replaced = sum(not text for text in texts)
+        summary = _Summary(forms, room, sorted(day for form in forms for day in form.days), replaced)
         content = summary.write()
     told = tuple(sorted(memory for at in summary.told for memory in forms[at].memories))
     return TopicSummary(content, len(summary.topics) + len(summary.repeated), source_chars, told, pairs.pack())
@@ -225,13 +228,18 @@ def _mark_slots(texts: Sequence[str]) -> str:
 
 
 class _Summary:
-    """The lines of a summary of some forms in about ``room`` characters. ``days``: of all memories, sorted."""
+    """The lines of a summary of some forms in about ``room`` characters.
 
-    def __init__(self, forms: Sequence[_Form], room: int, days: Sequence[date]) -> None:
+    ``days``: of all memories of the forms, sorted. ``replaced``: number of further memories, which newer ones replaced.
+    """
+
+    def __init__(self, forms: Sequence[_Form], room: int, days: Sequence[date], replaced: int) -> None:
         self.forms = forms
-        self.room = room
         self.days = days
         self.frames = choose_frames([form.text for form in forms])
+        self.replaced = self.frames.replaced.format(replaced) if replaced else ""
+        self.count = len(days) + replaced
+        self.room = room
         self.told: set[int] = set()
         self._stems: dict[int, set[str]] = {}
         self.counts = [len(form.days) for form in forms]
@@ -244,7 +252,7 @@ class _Summary:
         lessons = [at for at in left if self._is_lesson(at)]
         named = [at for at in left if not self._is_lesson(at)]
         self.left = room - _HEAD_CHARS - sum(len(self._tell_repeated(at)) + 1 for at in self.repeated)
-        self.left -= _LEAST_CHARS if named else 0
+        self.left -= (_LEAST_CHARS if named else 0) + len(self.replaced)
         self.topics = self._find_topics(lessons, named)
         self.has_lessons = not any(at in {*named} for topic in self.topics for at in topic)
         in_topic = {at for topic in self.topics for at in topic}
@@ -273,17 +281,20 @@ class _Summary:
             if line is not None
         ]
         rest = [*self.other_lessons, *self.named, *untold]
+        if not lines:
+            # However short the memories are, a lesson is told.
+            self.left = max(self.left, MIN_CHARS - _HEAD_CHARS)
         others = [at for at in rest if self._is_lesson(at) and self.left >= _LEAST_CHARS]
         titles = {_fold_title(line.title) for line in told if line is not None}
         tail = [self._tell_others(others), self._tell_named([at for at in rest if at not in {*others}], titles)]
         written = [*(line for *_, line in sorted(lines)), *filter(None, tail)]
-        if len(written) == 1:
+        if len(written) == 1 and not self.replaced:
             return written[0]
         topics = self.frames.topic if len(lines) == 1 else self.frames.topics.format(len(lines))
         guesses = sum(TRIED in line or TO_TRY in line for line in written)
         note = f". {_GUESSES}" if guesses >= _MANY_GUESSES else ""
-        head = [self._tell_count(len(self.days)), self._tell_span(self.days), *([topics] if lines else [])]
-        return "\n".join([f"{', '.join(head)}{note}:", *written])
+        head = [self._tell_count(self.count), self.replaced, self._tell_span(self.days), topics if lines else ""]
+        return "\n".join([f"{', '.join(filter(None, head))}{note}:", *written])
 
     def _find_repeated(self) -> list[int]:
         """Return the positions of the forms that are repeated so often that each is a topic alone."""
@@ -310,7 +321,7 @@ class _Summary:
         return sorted(topics, key=lambda topic: (-self._weigh(topic), topic[0]))
 
     def _tell_topics(self) -> list[TopicLine | None]:
-        """Return what is told of each topic, None for one without room."""
+        """Return what is told of each topic, None for one without room or a lesson that stands for it."""
         groups = self._build_groups([*self.topics])
         told: list[TopicLine | None] = []
         statements: list[str] = []
@@ -322,12 +333,20 @@ class _Summary:
             room = self.left // (len(groups) - number + bool(self.other_lessons)) - _WHEN_CHARS
             has_lessons = any(self._is_lesson(at) for at in self.topics[number])
             line = group.tell_topic(room, told=statements, titles=titles, has_lessons=has_lessons)
+            if self._is_of_few(line, self.topics[number]):
+                told.append(None)
+                continue
             told.append(line)
             self._mark_told(self.topics[number], line.texts)
             titles.add(line.title)
             statements += filter(None, (line.lead, line.text))
             self.left -= len(line.title) + len(line.lead) + len(line.text) + _WHEN_CHARS
         return told
+
+    def _is_of_few(self, line: TopicLine, topic: Sequence[int]) -> bool:
+        """Return True if a line without a title opens with a lesson that few memories of the topic say."""
+        said = self._count_said(line, topic) if line.lead else None
+        return said is not None and len(topic) > 1 and said <= _FEW_SHARE * self._weigh(topic)
 
     def _build_groups(self, topics: Sequence[Sequence[int]]) -> list[TopicGroup]:
         units = [[self._build_unit(at) for at in sorted(topic[:_MAX_RANKED])] for topic in topics]
@@ -426,7 +445,9 @@ class _Summary:
     def _count_holders(self, title: str, positions: Sequence[int]) -> int:
         """Return the number of memories that have all words of a title."""
         stems = {term.stem for term in extract_terms(title)}
-        return self._weigh([at for at in positions if stems <= self._list_stems(at)])
+        return self._weigh(
+            [at for at in positions if holds_title(title, stems, self.forms[at].text, self._list_stems(at))]
+        )
 
     def _list_stems(self, at: int) -> set[str]:
         if at not in self._stems:

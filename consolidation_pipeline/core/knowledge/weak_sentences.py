@@ -100,6 +100,9 @@ _OPENS_WITH_REFERENCE = re.compile(
     r"|^\W*(?:when|whenever|if|where|while)\s[^,]*\bare\b[^,]*,\s(?:then )?it\s(?!(?:is|was|makes|helps|takes)\b)"
     # "Not cutting it for now": what is not cut stands in the sentence before.
     r"|^\W*(?:not|still|just|already) [^\W\d_]+ing (?:it|them|this|that)\b(?!.*[,;:])"
+    # "Otherwise it is sold twice": if what stands before is not done.
+    r"|^\W*(?:(?:otherwise|sonst|andernfalls|ansonsten|de lo contrario|sinon)\b|si no,|"
+    r"(?:そう)?しないと|(?:そう)?でないと|さもないと|忘れると|否则|不然)"
     r"|^\W*(?:never:|(?:yes|no|nein|ja|sí|oui|non)[:,] )"
     r"|^\W*(?:set|raised|lowered|changed|switched|moved|reverted|increased|reduced) (?:to|from)\b",
     re.IGNORECASE,

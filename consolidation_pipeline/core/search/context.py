@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from consolidation_pipeline.core.knowledge.past_months import are_of_months_in_turn
 from consolidation_pipeline.core.search.context_disputes import add_side, to_side
 from consolidation_pipeline.core.search.context_markdown import (
     DERIVED,
@@ -209,18 +211,23 @@ class _Packing:
     ) -> Iterator[tuple[tuple[ContextPiece, Passage], str, str, str]]:
         """Yield what the packing tells that a passage contradicts, the kind of the difference, and the words of both.
 
-        Two users may differ. The same steps in another order contradict each other.
+        Two users may differ, and months that come in turn. The same steps in another order contradict each other.
         """
 
         def is_comparable(known: ContextPiece) -> bool:
             return not known.scope or not piece.scope or known.scope == piece.scope
+
+        def may_contradict(one: Sentence, other: Sentence) -> bool:
+            known = self._told[other][0]
+            days = piece.learned_at.date(), known.learned_at.date()
+            return is_comparable(known) and not are_of_months_in_turn(one.reading, days[0], other.reading, days[1])
 
         reordered = self._steps.get(tuple(sorted(passage.steps))) if passage.steps else None
         if reordered and reordered[1].steps != passage.steps and is_comparable(reordered[0]):
             yield reordered, "exchange", "", ""
         for sentence in passage.sentences:
             if sentence not in self._index:
-                found = self._index.find_contradicted(sentence, lambda other: is_comparable(self._told[other][0]))
+                found = self._index.find_contradicted(sentence, partial(may_contradict, sentence))
                 if found:
                     other, difference = found
                     yield self._told[other], difference.kind, difference.a, difference.b

@@ -21,8 +21,9 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     tells_step,
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
+from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
 from consolidation_pipeline.core.knowledge.named_things import is_name
-from consolidation_pipeline.core.knowledge.rival_claims import names_things
+from consolidation_pipeline.core.knowledge.rival_claims import names_things, tell_label_inside
 from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -142,9 +143,12 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     The rest of the sentences must say the same, but for a few added words.
     """
     readings = sentence.reading, known.reading
-    found = explain_readings(*readings).differences
+    explained = explain_readings(*readings)
+    found = explained.differences
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
     if contradicting is None or not all(map(_tells_fact, readings)):
+        return None
+    if tell_label_inside(explained, *readings):
         return None
     if any(names_things(one, *readings) for one in found) or _have_own_dates(*readings):
         return None
@@ -180,6 +184,8 @@ def _hold_both(difference: Difference, first: Reading, other: Reading) -> bool:
         return True
     if tell_hours_of_other_days(*claims) or order_other_things(*claims):
         return True
+    if difference.kind == "polarity" and _tells_omission(first, other):
+        return True
     if difference.kind not in _SUBJECTS:
         return False
     sides = [
@@ -192,6 +198,19 @@ def _hold_both(difference: Difference, first: Reading, other: Reading) -> bool:
     return all(
         _OF_ERROR.search(claim.text) and all(_is_quoted(claim, token) for token in side)
         for claim, side in zip(claims, sides, strict=True)
+    )
+
+
+def _tells_omission(first: Reading, other: Reading) -> bool:
+    """Return True if one sentence reports what came of what was not done, and the other one tells no event.
+
+    "The lamp was dark because the fuse was not checked", "check the fuse".
+    """
+    return any(
+        find_past(report.text) is not None
+        and any((cue.category, cue.pole) == ("marker", "because") for cue in report.cues)
+        and find_past(rule.text) is None
+        for report, rule in ((first, other), (other, first))
     )
 
 

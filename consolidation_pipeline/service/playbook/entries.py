@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+from consolidation_pipeline.core.knowledge.pattern_layout import tell_in_english
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
@@ -215,7 +216,8 @@ def read_playbook(
 ) -> dict[str, Any]:
     """Return the project's entries of one status, and of one category if given, by priority, and totals by status.
 
-    Each entry has the ``risks`` of its text, in words. ``empty_because`` tells why there is no active entry, and is
+    Each entry has the ``risks`` of its text, in words, and how often and when it was ``seen``, if its source has the
+    same text and tells so. ``empty_because`` tells why there is no active entry, and is
     None if there is one. With ``as_of``, the playbook as it was then.
 
     Raises:
@@ -235,14 +237,29 @@ def read_playbook(
         "project": slug,
         "totals": {name: totals.get(name, 0) for name in ENTRY_STATUSES},
         "empty_because": empty_because,
-        "entries": [{**row, "risks": [risk.reason for risk in find_risks(row["content"])]} for row in rows],
+        "entries": [
+            {
+                **row,
+                "seen": row["seen"] and tell_in_english(row["seen"]),
+                "risks": [risk.reason for risk in find_risks(row["content"])],
+            }
+            for row in rows
+        ],
     }
 
 
 def to_markdown(playbook: Mapping[str, Any]) -> str:
     """Return the entries of ``read_playbook`` as Markdown for an agent's instructions."""
     entries = [
-        Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"], row["writers"])
+        Instruction(
+            row["id"],
+            row["content"],
+            row["category"],
+            row["priority"],
+            row["evidence"],
+            row["writers"],
+            row["seen"] or "",
+        )
         for row in playbook["entries"]
     ]
     return playbook_document(playbook["project"], entries)

@@ -42,7 +42,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
 from consolidation_pipeline.service.search.typed_scopes import tell_unknown_scope
-from consolidation_pipeline.service.search.versions import find_versions, link_rivals
+from consolidation_pipeline.service.search.versions import drop_rejected, find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
@@ -210,7 +210,7 @@ def to_document(context: TaskContext) -> str:
     """
     disputed, related, suspect = context.contradictions, frozenset(context.related_ids), frozenset(context.suspect_ids)
     instructions = [(one.id, one.category, one.content) for one in context.playbook_entries]
-    days = _find_days(context.memories)
+    days = _find_days(context.memories, link_other_values(_list_dated(context.memories)))
     memories = [
         (
             one.id,
@@ -242,11 +242,10 @@ def to_document(context: TaskContext) -> str:
     return "".join(format_chapter(title, items) for title, items in chapters.items())
 
 
-def _find_days(hits: Collection[SearchHit]) -> dict[UUID, date | None]:
-    """Return the days to tell beside memories, by id."""
+def _find_days(hits: Collection[SearchHit], links: Mapping[UUID, Sequence[UUID]]) -> dict[UUID, date | None]:
+    """Return the days to tell beside memories, by id. ``links``: later ones with another value, by the older one."""
     if are_of_one_day(hit.learned_at for hit in hits):
         return {}
-    links = link_other_values(_list_dated(hits))
     linked = list_linked(links) | {hit.id for hit in hits if hit.superseded_by or hit.supersedes}
     return {hit.id: find_day(hit.kind, hit.content, hit.learned_at, is_one_of_two=hit.id in linked) for hit in hits}
 
@@ -273,10 +272,11 @@ def _find_candidates(
         changes = _link_changes(hits, about)
         about.update(*changes.values())
         scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
-        others = link_rivals(connection, project.id, _list_dated(hits.values(), scopes))
+        links = link_other_values(_list_dated(hits.values(), scopes))
+        others = drop_rejected(connection, project.id, links)
         about.update(*(newer for older, newer in others.items() if older in about))
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
-        days = _find_days(hits.values())
+        days = _find_days(hits.values(), links)
         pieces = [
             ContextPiece(
                 hit.id,
@@ -288,7 +288,7 @@ def _find_candidates(
                 is_related=hit.id not in about,
                 newer_ids=_list_newer(hit),
                 rival_ids=_list_newer(hit, "candidate"),
-                change_ids=(*changes.get(hit.id, ()), *others.get(hit.id, ())),
+                change_ids=tuple(dict.fromkeys((*changes.get(hit.id, ()), *others.get(hit.id, ())))),
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
                 match=hit.match,

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from consolidation_pipeline.core.search.context_changes import DatedText
 from consolidation_pipeline.core.search.results import MemoryVersion, SearchHit
-from consolidation_pipeline.core.search.same_matter import link_other_values, list_linked
+from consolidation_pipeline.core.search.same_matter import list_linked
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.versions import Version, load_rejected, load_versions
 
@@ -72,12 +71,13 @@ def _find_ends(version: Version, ranked: frozenset[UUID]) -> tuple[UUID, UUID]:
     return (version.hit_id, other) if version.is_newer else (other, version.hit_id)
 
 
-def link_rivals(connection: Connection, project_id: UUID, texts: Sequence[DatedText]) -> dict[UUID, list[UUID]]:
-    """Return for each text the later ones that tell another value of its matter, unless a person said that both hold.
+def drop_rejected(
+    connection: Connection, project_id: UUID, links: Mapping[UUID, Sequence[UUID]]
+) -> dict[UUID, list[UUID]]:
+    """Return the links from memories to later ones with another value, but those of which a person said that both hold.
 
-    ``texts``: of raw and merged memories.
+    ``links``: of raw and merged memories (``same_matter.link_other_values``).
     """
-    links = link_other_values(texts)
     rejected = load_rejected(connection, project_id, list_linked(links)) if links else set()
     kept = {older: [one for one in newer if (one, older) not in rejected] for older, newer in links.items()}
     return {older: newer for older, newer in kept.items() if newer}

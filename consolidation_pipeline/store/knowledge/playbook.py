@@ -291,6 +291,8 @@ _LIST_ENTRIES = compose(
     SELECT e.id, e.content, category, e.tags, priority, confidence, cardinality(supporting_memory_ids) AS evidence,
         (SELECT count(DISTINCT /* writer */) FROM consolidation.task_memories t
             WHERE t.id = ANY(supporting_memory_ids)) AS writers,
+        (SELECT c.details ->> 'seen' FROM consolidation.consolidated_memories c
+            WHERE c.id = source_id AND c.content_hash = e.content_hash) AS seen,
         supporting_memory_ids, source_id, e.status, e.created_at, e.updated_at
     FROM /* entries */ e WHERE e.project_id = :project AND e.status = :status
         AND (CAST(:category AS text) IS NULL OR category = :category)

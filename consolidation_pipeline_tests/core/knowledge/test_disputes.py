@@ -186,6 +186,10 @@ def test_claims_on_other_things_are_told_beside(texts: list[str], told: str) -> 
         ["Set the limit of the export job to 2 GiB.", "Set the limit of the import job to 2 GiB."],
         ["Der Server in Staging läuft nachts.", "Der Server in Produktion läuft nachts."],
         ["Deployments are forbidden on Fridays.", "No deployments on Fridays."],
+        [
+            "No boat rides in the spring frost (1 May to 3 June).",
+            "Spring frost: no rides of the boat from 1 May to 3 June.",
+        ],
         # Each report is of another occasion.
         [
             "Incident 12 October: checkout was down for 14 minutes as the disk of pay-02 was full.",

@@ -960,3 +960,41 @@ def test_title_is_in_the_text() -> None:
     }
     (found,) = extract([date_units(texts)])
     assert "24 hours" not in found.title or "24 hours" in found.summary
+
+
+def test_newer_memory_ends_what_is_still_so() -> None:
+    notes = {
+        "The mill runs on the pump mill-stage-2 with Oilgrade 15.": date(2026, 2, 3),
+        "The dam uses Oilgrade 15 on mill-db-1, with a spare on mill-db-2.": date(2026, 2, 4),
+        "The mill is on Oilgrade 16 now; the dam is still on 15.": date(2026, 5, 11),
+        "The dam and the mill both run on Oilgrade 16.": date(2026, 8, 4),
+    }
+    (found,) = extract([date_units(notes)])
+    assert found.content.startswith("The dam and the mill both run on Oilgrade 16 (as of 4 August 2026). The mill")
+
+
+def test_statement_is_no_title_of_examples() -> None:
+    turns = zip("Ada Ben Cleo Dora Emil".split(), "March April May June July".split(), strict=True)
+    notes = {f"{who} is on call in {month}.": date(2026, at, 1) for at, (who, month) in enumerate(turns, start=3)}
+    (found,) = extract([date_units(notes)])
+    assert found.content.startswith("For example: Dora is on call in June; ")
+    assert found.title == ""
+
+
+def test_headline_is_in_the_language_of_the_group() -> None:
+    notes = {
+        "The limit of the gauge Nord is 20 m.": date(2026, 2, 16),
+        "The gauge Nord has been at 20 m since May.": date(2026, 5, 13),
+        "Das Limit der gauge Nord ist 20 m.": date(2026, 5, 14),
+    }
+    (found,) = extract([date_units(notes)])
+    assert found.content == "The gauge Nord has been at 20 m since May (as of 13 May 2026)."
+
+
+def test_two_memories_that_are_left_make_no_pattern_of_examples() -> None:
+    notes = ["Ada rides to the mill pump on Mondays.", "Ben painted the mill pump in May."]
+    gone = [replace(unit, text="") for unit in make_units(["The mill pump is blue."])]
+    units = [replace(unit, id=f"{at}") for at, unit in enumerate([*make_units(notes), *gone])]
+    (found,) = extract([units])
+    assert found.title == "Mill pump"
+    assert not found.is_shared

@@ -80,6 +80,9 @@ def test_playbook_document_shows_evidence_and_id() -> None:
     id_ = UUID("0f3c9a2e-1b2c-4d5e-8f90-a1b2c3d4e5f6")
     text = playbook_document("shop", [Instruction(id_, "Retry.\n\n Wait  first.", "general", 95, 4, 1)])
     assert "- Retry.\n  Wait first.\n  (4 memories of 1 writer, 0f3c9a2e1b2c)\n" in text
+    seen = "Said alike in 2 of 4 memories, 3 May 2026."
+    text = playbook_document("shop", [Instruction(id_, "Retry.", "general", 95, 4, 1, seen)])
+    assert "  (4 memories of 1 writer, 0f3c9a2e1b2c; said alike in 2 of 4 memories, 3 May 2026)\n" in text
 
 
 @pytest.mark.parametrize("line", MARKDOWN_LINES)

@@ -134,6 +134,13 @@ def test_profile_tells_what_is_new_of_late() -> None:
     assert "less cart (0 of 20, before 60 of 60)" in context
 
 
+def test_rare_subject_of_before_is_no_news() -> None:
+    rows = [observe(at, tags=("cart",) if at < 7 else ("till", "inn", "pier")) for at in range(80)]
+    assert "less" not in tell(rows, "context")
+    rows = [observe(at, tags=("cart",) if at < 15 else ("till", "inn", "pier")) for at in range(80)]
+    assert "less cart (0 of 20, before 15 of 60)" in tell(rows, "context")
+
+
 def test_profile_leaves_out_headings_without_evidence() -> None:
     bare = Observation(
         text="It rained.", memory_type="learning", success=None, tags=(), files=(), language="simple", learned_at=START

@@ -9,7 +9,12 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_open_quotation, tells_lesson
+from consolidation_pipeline.core.knowledge.topic_lines import (
+    TopicGroup,
+    drop_open_quotation,
+    find_few_holders,
+    tells_lesson,
+)
 from consolidation_pipeline.core.knowledge.topic_names import name_topic
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
@@ -222,3 +227,23 @@ def test_title_is_in_the_lessons_told() -> None:
     ]
     line = build_group(*texts).tell_topic(80)
     assert all(word in f"{line.lead} {line.text}".lower() for word in line.title.lower().split())
+
+
+def test_title_without_a_term_is_held_as_it_stands() -> None:
+    texts = {0: "CI takes nine minutes.", 1: "The pump was decided upon.", 2: "Add a valve to the pump."}
+    assert find_few_holders(["CI"], texts) == {0}
+    assert find_few_holders(["Pump"], texts) == {1, 2}
+
+
+def test_lesson_without_the_title_is_of_another_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = build_group(
+        "Clear the cart cache after a price changes.",
+        "The cart cache keeps prices for a day.",
+        "The dam opens for a day.",
+    )
+    by_text = {one.lesson.text: one for one in group.lessons}
+    first, second, other = (by_text[group.texts[at]] for at in range(3))
+    monkeypatch.setattr(group, "_choose_lessons", lambda *_, **__: [first, second, other])
+    line = group.tell_topic(600)
+    assert line.title == "Cart cache"
+    assert line.text == "Clear the cart cache after a price changes. The cart cache keeps prices for a day."

@@ -264,3 +264,25 @@ def test_lines_without_title_count_the_memories_that_say_them() -> None:
     rests = zip("lamp gate crane buoy tram".split(), "dims closes rests rings leaves".split(), strict=True)
     plain = [f"The {what} of the harbour {rest} at {at} in winter." for at, (what, rest) in enumerate(rests, start=4)]
     assert "\n3 of 5 memories, 2026-03-25 to 2026-03-29: The tram of" in summarize([*known, *plain]).content
+
+
+def test_replaced_memories_are_counted_in_the_head() -> None:
+    head, *_ = summarize([*CACHE, "", ""]).content.split("\n")
+    assert head.startswith("14 memories, 2 of them replaced by newer ones, 2026-03-01 to 2026-03-12")
+    assert summarize(["Never paint a wet hull.", ""]).content.startswith("2 memories, 1 of them replaced by newer ones")
+
+
+def test_lesson_of_few_leads_no_topic() -> None:
+    pumps = [
+        "The pump of the mill is oiled by Ada.",
+        "The pump of the dam runs on diesel.",
+        "The pump of the lock was bought used.",
+        "The pump of the pier leaks in frost.",
+        "The pump of the barn has two valves.",
+        "The pump of the yard stands in a shed.",
+    ]
+    head, others, *lessons, tail = summarize(pumps).content.split("\n")
+    assert head == "6 memories, 2026-03-01 to 2026-03-06:"
+    assert others == "Other lessons (3 of 5 memories, 2026-03-01 to 2026-03-06):"
+    assert len(lessons) == 3
+    assert tail == "Without a lesson of their own (1 memory, 2026-03-03)."

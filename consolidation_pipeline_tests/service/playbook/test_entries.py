@@ -344,6 +344,8 @@ def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     assert done.report.metrics["needs_review"] >= 1
     reason = pipeline.value("SELECT reason FROM {s}.consolidation_changes WHERE entity_id = :id", id=waiting.id)
     assert "made without a model" in reason
+    rows = read_playbook(pipeline.engine, pipeline.project().slug, limit=9, status="review")["entries"]
+    assert all(row["seen"].endswith("2026.") for row in rows)
     assert pipeline.run().playbook.entries_proposed == 0
 
 
