@@ -33,6 +33,8 @@ cases: Articles of nouns, or particles = subject or object: der = "subject", den
 opposed_prepositions: Pairs of prepositions that tell other things of the same word: for, with.
 amounts: Prepositions before a number = what it is: um = "change", auf = "result".
 sequence_words: Words by which clauses tell steps in their order: then.
+first_steps: Words that tell no more than one of these behind the first step: "open it first, then rinse it".
+additions: Openings of what another phrase adds to = those phrases: "not only .., but also ..".
 copula_kinds: Forms of "be" = which of two verbs they are, of a language that has two: ser, estar.
 owners: Possessives = the owner: "his", "her".
 subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
@@ -118,7 +120,7 @@ antonyms.things: Those of them that name things: what is said of one contradicts
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -300,6 +302,8 @@ class Language(FunctionWords):
     amounts: Mapping[str, str]
     owners: Mapping[str, str]
     sequence_words: frozenset[str]
+    first_steps: frozenset[str]
+    additions: Mapping[str, Sequence[str]]
     copula_kinds: Mapping[str, str]
     subjects: Mapping[str, str]
     objects: Mapping[str, str]

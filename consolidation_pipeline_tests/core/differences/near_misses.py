@@ -688,6 +688,22 @@ NEAR_MISSES = [
     ("亀を飼いたい。", "亀を飼っている。"),
     ("帳簿を紙からアプリに移しているところだ。", "帳簿を紙からアプリに移した。"),
     ("合鍵を管理人に預けた。", "合鍵を管理人から預かった。"),
+    # words that only join: first before then, not only before but
+    ("Open the drawer first, then take the bowl.", "Take the bowl, then open the drawer."),
+    ("Call Ann first, then Bob.", "Call Bob, then Ann."),
+    ("The bell rings first, then the gate opens.", "The gate opens, then the bell rings."),
+    ("Open the first drawer, then take the bowl.", "Open the drawer, then take the bowl."),
+    ("Retry it first and page Ann, then close the ticket.", "Retry it and first page Ann, then close the ticket."),
+    ("The runner who is first, then rests, wins.", "The runner who rests, then is first, wins."),
+    ("Stoppe zuerst den Worker, dann leere die Queue.", "Leere die Queue, dann stoppe den Worker."),
+    ("Arrête d'abord la pompe, puis ferme la vanne.", "Ferme la vanne, puis arrête la pompe."),
+    ("Para primero la bomba, luego cierra la válvula.", "Cierra la válvula, luego para la bomba."),
+    ("The pump is not only loud but also slow.", "The pump is not loud but slow."),
+    ("The cache is not just stale but not broken.", "The cache is stale and broken."),
+    ("We not only log errors but also warnings.", "We only log errors but not warnings."),
+    ("Nicht nur Gäste, sondern auch Mitglieder zahlen.", "Nicht Gäste, sondern Mitglieder zahlen."),
+    ("La pompe est non seulement bruyante mais aussi lente.", "La pompe n'est pas bruyante mais lente."),
+    ("No solo los socios, sino también los invitados pagan.", "No los socios, sino los invitados pagan."),
 ]
 
 
@@ -898,6 +914,16 @@ PROVEN_REWORDINGS = [
     ("肉は焼かない。", "肉は焼きません。"),
     ("資料は貸し出さない。", "資料は貸し出しません。"),
     ("Attention !Ne pas redémarrer le serveur.", "Attention : ne pas redémarrer le serveur."),
+    # words that only join: first before then, not only before but
+    ("Open the drawer first, then take the bowl.", "Open the drawer, then take the bowl."),
+    ("First, open the drawer, then take the bowl.", "Open the drawer, then take the bowl."),
+    ("Sieh zuerst in die Schublade, dann nimm die Schale.", "Sieh in die Schublade, dann nimm die Schale."),
+    ("Ouvre d'abord le tiroir, puis prends le bol.", "Ouvre le tiroir, puis prends le bol."),
+    ("Abre primero el cajón, luego toma el cuenco.", "Abre el cajón, luego toma el cuenco."),
+    ("The method not only reads notes but actively merges them.", "The method reads notes and actively merges them."),
+    ("Die Methode liest nicht nur Notizen, sondern vereint sie.", "Die Methode liest Notizen und vereint sie."),
+    ("La méthode non seulement lit les notes mais les unit.", "La méthode lit les notes et les unit."),
+    ("El método no solo lee notas, sino que las une.", "El método lee notas y las une."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
