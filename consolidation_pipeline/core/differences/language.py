@@ -47,6 +47,7 @@ counts: Words before a noun = how many or which of a kind: both = "two", an = "a
 causatives: Verbs by which others do what the verb beside them tells: let.
 genitive_heads: Nouns that stand for what their genitive names: "the city of Leipzig", "the use of tabs".
 consequences: Words and phrases after a cause: therefore.
+effects, additives: Openings of a sentence that tells what the one before it causes, or one thing more: "this leads to".
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
@@ -321,6 +322,8 @@ class Language(FunctionWords):
     causatives: frozenset[str]
     genitive_heads: frozenset[str]
     consequences: frozenset[str]
+    effects: frozenset[str]
+    additives: frozenset[str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

@@ -1,5 +1,7 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
+_TWICE = "The nightly import of billing reads every row of the ledger twice. "
+
 NEAR_MISSES = [
     # what holds, and what holds for some, at times or under a condition
     ("The pool is free.", "The pool is free for members."),
@@ -704,6 +706,32 @@ NEAR_MISSES = [
     ("Nicht nur Gäste, sondern auch Mitglieder zahlen.", "Nicht Gäste, sondern Mitglieder zahlen."),
     ("La pompe est non seulement bruyante mais aussi lente.", "La pompe n'est pas bruyante mais lente."),
     ("No solo los socios, sino también los invitados pagan.", "No los socios, sino los invitados pagan."),
+    # what the sentence before causes, and one thing more
+    *(
+        (f"{_TWICE}{a}", f"{_TWICE}{b}")
+        for a, b in (
+            ("This leads to wrong totals.", "This leads to slow pages."),
+            ("This leads to wrong totals.", "Additionally, the totals are never wrong."),
+            ("As a result, the pump stopped.", "Also, the pump ran on."),
+            ("Also, never restart the worker.", "As a result, restart the worker."),
+            ("Also, the limit is 30 s.", "As a result, the limit is 60 s."),
+            ("Specifically, the cache is cold.", "This makes the cache warm."),
+            ("Also, keep the lock.", "Release the lock."),
+            ("Additionally, only admins see it.", "As a result, all users see it."),
+        )
+    ),
+    (
+        "Der nächtliche Import liest jede Zeile des Hauptbuchs zweimal. Außerdem ist die Datei gesperrt.",
+        "Der nächtliche Import liest jede Zeile des Hauptbuchs zweimal. Dadurch ist die Datei nicht gesperrt.",
+    ),
+    (
+        "L'import de nuit lit chaque ligne du grand livre deux fois. De plus, le cache est froid.",
+        "L'import de nuit lit chaque ligne du grand livre deux fois. Par conséquent, le cache est chaud.",
+    ),
+    (
+        "La importación nocturna lee cada fila del libro mayor dos veces. Además, no reinicies el proceso.",
+        "La importación nocturna lee cada fila del libro mayor dos veces. Por eso, reinicia el proceso.",
+    ),
 ]
 
 
@@ -924,6 +952,15 @@ PROVEN_REWORDINGS = [
     ("Die Methode liest nicht nur Notizen, sondern vereint sie.", "Die Methode liest Notizen und vereint sie."),
     ("La méthode non seulement lit les notes mais les unit.", "La méthode lit les notes et les unit."),
     ("El método no solo lee notas, sino que las une.", "El método lee notas y las une."),
+    # what the sentence before causes, and one thing more
+    *(
+        (f"{_TWICE}{a}", f"{_TWICE}{b}")
+        for a, b in (
+            ("This leads to wrong totals.", "Additionally, the page of the report loads slowly."),
+            ("This leads to wrong totals.", "The loop has to start at the second row."),
+            ("For example, refunds are counted as two.", "As a result, the report is wrong."),
+        )
+    ),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
