@@ -51,6 +51,8 @@ effects, additives: Openings of a sentence that tells what the one before it cau
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
+list_openers: Words before a list whose items may stand in any order: "buy eggs, milk and flour".
+ordering: Words of a text in which the order of a list counts: steps, first.
 list_references: Words that refer to the order of a list: the former, respectively.
 complementizers: Words that open what a clause before them tells of: "we were told that".
 closing_complementizers: Words that end what the verb behind them tells of: 満員だと聞いた.
@@ -309,6 +311,8 @@ class Language(FunctionWords):
     subjects: Mapping[str, str]
     objects: Mapping[str, str]
     list_references: frozenset[str]
+    list_openers: frozenset[str]
+    ordering: frozenset[str]
     complementizers: frozenset[str]
     closing_complementizers: frozenset[str]
     closings: frozenset[str]

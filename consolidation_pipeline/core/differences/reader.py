@@ -22,6 +22,7 @@ from consolidation_pipeline.core.differences.lexer import (
     split_pieces,
     unify_signs,
 )
+from consolidation_pipeline.core.differences.lists import sort_lists
 from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.times import join_times
@@ -86,7 +87,7 @@ class _Reader:
         language = self.language
         pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
         pieces = join_additions(drop_remarks(pieces, language), language)
-        pieces = drop_first_steps(join_negations(pieces, language), language)
+        pieces = sort_lists(drop_first_steps(join_negations(pieces, language), language), language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces

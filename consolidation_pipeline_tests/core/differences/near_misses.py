@@ -732,6 +732,21 @@ NEAR_MISSES = [
         "La importación nocturna lee cada fila del libro mayor dos veces. Además, no reinicies el proceso.",
         "La importación nocturna lee cada fila del libro mayor dos veces. Por eso, reinicia el proceso.",
     ),
+    # the order of a list
+    ("The steps are drain, stop and restart.", "The steps are stop, drain and restart."),
+    ("The columns are id, name and date.", "The columns are name, id and date."),
+    ("The top three are Ann, Bob and Cleo.", "The top three are Bob, Ann and Cleo."),
+    ("The limits for Ann, Bob and Cleo are 5, 6 and 7.", "The limits for Bob, Ann and Cleo are 5, 6 and 7."),
+    ("On Monday and Friday we have soup and fish.", "On Monday and Friday we have fish and soup."),
+    ("We need red onions, milk and flour.", "We need red flour, milk and onions."),
+    ("To ship: build, push and restart.", "To ship: push, build and restart."),
+    ("The file was validated, parsed and stored.", "The file was stored, parsed and validated."),
+    ("It is done by mixing, heating and stirring.", "It is done by heating, mixing and stirring."),
+    ("Ann likes Zoe and hates Bob.", "Ann likes Bob and hates Zoe."),
+    ("We use Redis and Postgres: the former stays.", "We use Postgres and Redis: the former stays."),
+    ("Die Schritte sind Prüfung, Bau und Abgabe.", "Die Schritte sind Bau, Prüfung und Abgabe."),
+    ("Les étapes sont test, build et livraison.", "Les étapes sont build, test et livraison."),
+    ("El orden es sopa, pescado y tarta.", "El orden es pescado, sopa y tarta."),
 ]
 
 
@@ -961,6 +976,15 @@ PROVEN_REWORDINGS = [
             ("For example, refunds are counted as two.", "As a result, the report is wrong."),
         )
     ),
+    # the order of a list
+    ("Buy eggs, milk and flour.", "Buy flour, eggs and milk."),
+    ("Supported formats: PNG, JPEG and WebP.", "Supported formats are WebP, PNG and JPEG."),
+    ("The flat has a kitchen, a bath and a balcony.", "The flat has a balcony, a bath and a kitchen."),
+    ("Ana is allergic to nuts, shellfish and kiwi.", "Ana is allergic to kiwi, nuts and shellfish."),
+    ("The importer uses CSV or JSON. It runs at night.", "The importer uses JSON or CSV. It runs at night."),
+    ("Kauf Eier, Milch und Mehl.", "Kauf Mehl, Eier und Milch."),
+    ("Le menu contient soupe, riz et poisson.", "Le menu contient poisson, soupe et riz."),
+    ("Compra huevos, leche y harina.", "Compra harina, huevos y leche."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
