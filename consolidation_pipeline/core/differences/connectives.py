@@ -4,9 +4,20 @@ from collections.abc import Collection, Iterator, Sequence
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.lexer import Piece
+from consolidation_pipeline.core.differences.lists import sort_lists
 
 
-def join_additions(pieces: Sequence[Piece], language: Language) -> list[Piece]:
+def unify_connectives(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces without words that tell no more than others, and with the items of lists in one order."""
+    words = {piece.lower for piece in pieces}
+    if any(opener.split()[-1] in words for opener in language.additions):
+        pieces = _join_additions(pieces, language)
+    if not words.isdisjoint(language.sequence_words):
+        pieces = _drop_first_steps(pieces, language)
+    return pieces if words.isdisjoint(language.coordinators | language.alternatives) else sort_lists(pieces, language)
+
+
+def _join_additions(pieces: Sequence[Piece], language: Language) -> list[Piece]:
     """Return the pieces with "and" in place of "not only .. but also": "it is not only slow but also loud"."""
     found = list(pieces)
     for begin, end in _list_sentences(pieces):
@@ -28,7 +39,7 @@ def join_additions(pieces: Sequence[Piece], language: Language) -> list[Piece]:
     return [piece for piece in found if piece.kind]
 
 
-def drop_first_steps(pieces: Sequence[Piece], language: Language) -> list[Piece]:
+def _drop_first_steps(pieces: Sequence[Piece], language: Language) -> list[Piece]:
     """Return the pieces without a "first" that tells no more than the "then" behind it: "open it first, then rinse it".
 
     It is beside the only step before "then": in "turn it off and open it first, then ..", it tells which one.

@@ -17,7 +17,7 @@ def sort_lists(pieces: list[Piece], language: Language) -> list[Piece]:
     or without an article. In a text with a word such as "steps", "first" or "respectively", their order counts.
     """
     for at, piece in enumerate(pieces):
-        if piece.text != ":" and piece.lower not in language.list_openers:
+        if piece.lower not in language.list_openers and piece.text != ":":
             continue
         items = _read_items(pieces, at + 1, language)
         if len(items) < 2 or not _are_free(pieces, items, language):

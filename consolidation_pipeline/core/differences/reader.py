@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 
-from consolidation_pipeline.core.differences.connectives import drop_first_steps, join_additions
+from consolidation_pipeline.core.differences.connectives import unify_connectives
 from consolidation_pipeline.core.differences.language import Language, Phrase, is_unspaced
 from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.language_loader import load_language
@@ -22,7 +22,6 @@ from consolidation_pipeline.core.differences.lexer import (
     split_pieces,
     unify_signs,
 )
-from consolidation_pipeline.core.differences.lists import sort_lists
 from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.times import join_times
@@ -86,8 +85,8 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
-        pieces = join_additions(drop_remarks(pieces, language), language)
-        pieces = sort_lists(drop_first_steps(join_negations(pieces, language), language), language)
+        pieces = unify_connectives(drop_remarks(pieces, language), language)
+        pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces

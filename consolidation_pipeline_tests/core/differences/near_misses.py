@@ -747,6 +747,41 @@ NEAR_MISSES = [
     ("Die Schritte sind Prüfung, Bau und Abgabe.", "Die Schritte sind Bau, Prüfung und Abgabe."),
     ("Les étapes sont test, build et livraison.", "Les étapes sont build, test et livraison."),
     ("El orden es sopa, pescado y tarta.", "El orden es pescado, sopa y tarta."),
+    # statements in another order, around and, before and after
+    ("Drain the tank and open the valve.", "Open the valve and drain the tank."),
+    ("The worker stops and then the queue drains.", "The queue drains and then the worker stops."),
+    ("Ann leads sales and Bob leads support.", "Bob leads sales and Ann leads support."),
+    ("The job may fail and the alert fires.", "The alert may fire and the job fails."),
+    ("The job fails and the alert never fires.", "The alert fires and the job never fails."),
+    ("The fan was red and the pump is blue.", "The pump was blue and the fan is red."),
+    ("Tom packs the box and Ann seals it.", "Ann seals it and Tom packs the box."),
+    ("The fuse blew and therefore the pump stopped.", "The pump stopped and therefore the fuse blew."),
+    (
+        "The docs site is built after the package is published.",
+        "The package is published after the docs site is built.",
+    ),
+    (
+        "The docs site is built after the package is published.",
+        "The docs site is built before the package is published.",
+    ),
+    ("Ann left after Bob arrived.", "Bob arrives before Ann leaves."),
+    ("Ann leaves after Bob arrives.", "Ann arrives before Bob leaves."),
+    ("Restart the worker after the backup ends.", "The backup ends before the restart of the worker."),
+    ("The worker should restart after the backup ends.", "The backup should end before the worker restarts."),
+    ("The alarm rings after some door opens.", "All doors open before the alarm rings."),
+    ("The gate closes at 10:00 after the train leaves.", "The train leaves at 10:00 before the gate closes."),
+    (
+        "Das Gym schließt um neun und das Bad schließt um acht.",
+        "Das Bad schließt um neun und das Gym schließt um acht.",
+    ),
+    ("Ana dirige ventas y Luis dirige compras.", "Luis dirige ventas y Ana dirige compras."),
+    # names of errors as words, and which as and this
+    ("The import fails with a SyntaxError.", "The import fails with a type error."),
+    ("The import fails with a SyntaxError.", "The import fails with a syntax warning."),
+    ("Catch the KeyError in the loader.", "Never catch the key error in the loader."),
+    ("The value of the error is high.", "The ValueError is high."),
+    ("The job calls the broker, which reads the row.", "The job calls the broker and reads the row."),
+    ("The valve leaks, which stops the pump.", "The valve stops, and this leaks the pump."),
 ]
 
 
@@ -985,6 +1020,37 @@ PROVEN_REWORDINGS = [
     ("Kauf Eier, Milch und Mehl.", "Kauf Mehl, Eier und Milch."),
     ("Le menu contient soupe, riz et poisson.", "Le menu contient poisson, soupe et riz."),
     ("Compra huevos, leche y harina.", "Compra harina, huevos y leche."),
+    # statements in another order, around and, before and after
+    (
+        "The cache is cleared at 02:00 and backups start at 03:00.",
+        "Backups start at 03:00 and the cache is cleared at 02:00.",
+    ),
+    ("Ann leads sales and Bob leads support.", "Bob leads support and Ann leads sales."),
+    (
+        "Das Gym schließt um neun und das Bad schließt um acht.",
+        "Das Bad schließt um acht und das Gym schließt um neun.",
+    ),
+    ("La caja es roja y la llave es azul.", "La llave es azul y la caja es roja."),
+    (
+        "La piscine ferme à huit heures et la salle ferme à midi.",
+        "La salle ferme à midi et la piscine ferme à huit heures.",
+    ),
+    (
+        "The docs site is built after the package is published.",
+        "The package is published before the docs site is built.",
+    ),
+    (
+        "After the package is published, the docs site is built.",
+        "The package is published before the docs site is built.",
+    ),
+    ("Ann leaves after Bob arrives.", "Bob arrives before Ann leaves."),
+    # names of errors as words, and which as and this
+    ("The import fails with a SyntaxError.", "The import fails with a syntax error."),
+    ("The request ended in a TimeoutError after 30 s.", "The request ended in a timeout error after 30 s."),
+    (
+        "The parser drops the last row, which causes wrong totals.",
+        "The parser drops the last row and this causes wrong totals.",
+    ),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
