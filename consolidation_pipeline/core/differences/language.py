@@ -76,6 +76,7 @@ conditional_endings: Endings of verbs that tell what would be done: "enviaría".
 infinitive_endings, infinitive_marks: Endings of infinitives, and words before them: "to".
 preterite_endings: Endings of verbs that tell what was done and are no participles alone: "moved".
 finite_endings: Endings of present forms in a language where others may be nouns or adjectives: "fixes".
+inverted_endings: Endings of verbs whose subject may follow them, and that no adjective before a noun has: "liest Ana".
 plural_endings: Endings of nouns before which a form without such an ending is a present one: "nurses use".
 ambiguous_endings: Endings of forms that may be present or past: "llegamos".
 futures, perfect_auxiliaries: Auxiliaries of what will be done, and of what has been: will, has.
@@ -259,6 +260,7 @@ class Language(FunctionWords):
     infinitive_marks: frozenset[str]
     preterite_endings: tuple[str, ...]
     finite_endings: tuple[str, ...]
+    inverted_endings: tuple[str, ...]
     plural_endings: tuple[str, ...]
     ambiguous_endings: tuple[str, ...]
     futures: frozenset[str]

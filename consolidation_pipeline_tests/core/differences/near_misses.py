@@ -782,6 +782,18 @@ NEAR_MISSES = [
     ("The value of the error is high.", "The ValueError is high."),
     ("The job calls the broker, which reads the row.", "The job calls the broker and reads the row."),
     ("The valve leaks, which stops the pump.", "The valve stops, and this leaks the pump."),
+    # German subjects behind their verbs
+    ("Nachts sieht Ana Ben.", "Ben sieht nachts Ana."),
+    ("Ana sieht nachts Ben.", "Nachts sieht Ben Ana."),
+    ("Nachts lädt Server A Server B.", "Server B lädt nachts Server A."),
+    ("Wenn es regnet, ruft Ana Ben.", "Ben ruft Ana, wenn es regnet."),
+    (
+        "Wenn die Queue voll ist, verwirft der Worker Nachrichten.",
+        "Die Queue verwirft Nachrichten, wenn der Worker voll ist.",
+    ),
+    ("In Ulm trifft Ana Ben.", "Ben trifft Ana in Ulm."),
+    ("Laut Ana kommt Ben.", "Ana kommt laut Ben."),
+    ("Bei Frost schließt das Ventil Rohr A.", "Das Rohr schließt bei Frost Ventil A."),
 ]
 
 
@@ -1051,6 +1063,13 @@ PROVEN_REWORDINGS = [
         "The parser drops the last row, which causes wrong totals.",
         "The parser drops the last row and this causes wrong totals.",
     ),
+    # German subjects behind their verbs
+    ("Nachts verwirft der Worker Nachrichten.", "Der Worker verwirft nachts Nachrichten."),
+    (
+        "Wenn die Queue voll ist, verwirft der Worker Nachrichten.",
+        "Der Worker verwirft Nachrichten, wenn die Queue voll ist.",
+    ),
+    ("Wenn es regnet, schließt Ana das Fenster.", "Ana schließt das Fenster, wenn es regnet."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
