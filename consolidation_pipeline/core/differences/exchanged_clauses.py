@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from consolidation_pipeline.core.differences.language import Language
-from consolidation_pipeline.core.differences.reading import Reading, sort_as_written
+from consolidation_pipeline.core.differences.reading import Cue, Reading, sort_as_written
 from consolidation_pipeline.core.differences.verb_times import tell_time
 
 # Markers of which one stands for the other if the clauses around it are exchanged.
 _TURNED = {"before": "after", "after": "before"}
 # Governors of words that may be in a clause behind such a marker.
 _FREE = frozenset(("", "before", "after"))
+# Categories of the cues of a verb.
+_OF_VERBS = frozenset(("tense", "modality"))
 
 
 def are_joined_anew(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> bool:
@@ -28,9 +30,10 @@ def are_joined_anew(a: Reading, b: Reading, places: Mapping[int, int], language:
 
 
 def is_turned_in_time(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> bool:
-    """Return True if a text tells "after" which statement another one holds, and the other text "before" which.
+    """Return True if a text tells after what another thing holds, and the other text before what.
 
-    "The site is built after the package is out", "the package is out before the site is built".
+    "The site is built after the package is out", "the package is out before the site is built"; or with one verb: "the
+    site is built after the docs", "the docs are built before the site".
 
     Args:
         places: as in ``are_joined_anew``.
@@ -40,12 +43,43 @@ def is_turned_in_time(a: Reading, b: Reading, places: Mapping[int, int], languag
         return False
     if not len(places) == len(a.tokens) == len(b.tokens) or len(a.sentences) + len(b.sentences) > 2:
         return False
+    if _share_verb(a, markers[0], b, markers_there[0]):
+        return True
     governors = ((a.tokens[at].governor, b.tokens[there].governor) for at, there in places.items())
     words, words_there = (Counter(entry for entry in one.frame if _is_light(entry)) for one in (a, b))
     if words != words_there or any(one != other and not {one, other} <= _FREE for one, other in governors):
         return False
     halves, halves_there = _find_halves(a, markers[0].start), _find_halves(b, markers_there[0].start)
     return _are_exchanged(a, halves, b, halves_there, places, language)
+
+
+def _share_verb(a: Reading, marker: Cue, b: Reading, marker_there: Cue) -> bool:
+    """Return True if two things changed sides around one verb and a marker: "Ann comes before Bob"."""
+    cues, cues_there = (
+        Counter((cue.category, cue.pole) for cue in one.cues if cue.pole not in _TURNED) for one in (a, b)
+    )
+    if cues != cues_there or not {category for category, _ in cues} <= _OF_VERBS:
+        return False
+    found, found_there = _split(a, marker), _split(b, marker_there)
+    if found is None or found_there is None:
+        return False
+    (verb, named, behind), (verb_there, named_there, behind_there) = found, found_there
+    return verb == verb_there and named == behind_there and named_there == behind
+
+
+def _split(reading: Reading, marker: Cue) -> tuple[tuple[int, str], list[str], list[str]] | None:
+    """Return the verb, with 0 if it is a command, and the keys of the things before and behind a marker.
+
+    None if there is more: a phrase, a value or another verb.
+    """
+    written = [reading.tokens[at] for at in sort_as_written(reading.tokens)]
+    if any(token.governor not in _FREE or token.kind == "value" for token in written):
+        return None
+    keys = [token.key for token in written if token.start < marker.start]
+    verb = 0 if reading.frame[:1] == (written[0].place,) and "determiner  " in reading.frame[1:2] else len(keys) - 1
+    if len(keys) < 2 or written[verb].kind != "word" or sum(cue.category == "tense" for cue in reading.cues) > 1:
+        return None
+    return (min(verb, 1), keys.pop(verb)), keys, [token.key for token in written if token.start > marker.start]
 
 
 def _is_light(entry: int | str) -> bool:

@@ -794,6 +794,20 @@ NEAR_MISSES = [
     ("In Ulm trifft Ana Ben.", "Ben trifft Ana in Ulm."),
     ("Laut Ana kommt Ben.", "Ana kommt laut Ben."),
     ("Bei Frost schließt das Ventil Rohr A.", "Das Rohr schließt bei Frost Ventil A."),
+    # before and after around one verb
+    ("The docs are built before the site.", "The site is built before the docs."),
+    ("The docs are built before the site.", "The docs are built after the site."),
+    ("The docs are built before the site.", "The site is not built after the docs."),
+    ("The docs are built before the site.", "The site may be built after the docs."),
+    ("Ann arrives before Bob.", "Bob arrived after Ann."),
+    ("Ann calls Bob before Cleo.", "Cleo calls Bob after Ann."),
+    ("Build the docs before the site.", "Do not build the site after the docs."),
+    ("Job A runs before job B in Ulm.", "Job B in Ulm runs after job A."),
+    (
+        "The docs site is built after the package is published.",
+        "The docs package is published before the site is built.",
+    ),
+    ("Anne arrive avant Luc.", "Anne arrive après Luc."),
 ]
 
 
@@ -1070,6 +1084,12 @@ PROVEN_REWORDINGS = [
         "Der Worker verwirft Nachrichten, wenn die Queue voll ist.",
     ),
     ("Wenn es regnet, schließt Ana das Fenster.", "Ana schließt das Fenster, wenn es regnet."),
+    # before and after around one verb
+    ("The docs are built before the site.", "The site is built after the docs."),
+    ("Ann arrives before Bob.", "Bob arrives after Ann."),
+    ("Build the docs before the site.", "Build the site after the docs."),
+    ("The docs must be built before the site.", "The site must be built after the docs."),
+    ("Anne arrive avant Luc.", "Luc arrive après Anne."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
