@@ -205,7 +205,7 @@ def _find_joined(
 ) -> int | None:
     """Return a verb of a relative clause that "and" joins in the other text: ".., which reads it", "and reads it".
 
-    What "and this" joins has the same subject as the relative clause.
+    What "and this" joins has the same subject as the relative clause, if it has the same words.
     """
     ends, ends_there = ({found.end() for found in one if found["comma"]} for one in relatives)
     if bool(ends) == bool(ends_there):
@@ -215,13 +215,12 @@ def _find_joined(
         opens, opens_there = (
             _opens(reading, token, begins) for reading, token, begins in ((a, one, ends), (b, other, ends_there))
         )
-        if (opens and _is_joined(b, other, language)) or (opens_there and _is_joined(a, one, language)):
-            return at
+        if (opens and other.gap == "and") or (opens_there and one.gap == "and"):
+            joined = read_before(b, other) if opens else read_before(a, one)
+            sides = ((a.tokens[x].start < one.start, b.tokens[y].start < other.start) for x, y in places.items())
+            if joined not in language.demonstratives or any(here != there for here, there in sides):
+                return at
     return None
-
-
-def _is_joined(reading: Reading, token: Token, language: Language) -> bool:
-    return token.gap == "and" and read_before(reading, token) not in language.demonstratives
 
 
 def _opens(reading: Reading, token: Token, begins: Set[int]) -> bool:

@@ -70,10 +70,10 @@ def _is_adverb(pieces: Sequence[Piece], start: int, behind: int, begin: int, lan
     before = pieces[start - 1].lower if start > begin else ""
     if before in language.determiners | language.passive_auxiliaries:
         return False  # "open the first, then the second"; "who is first, then rests"
-    following, beyond = pieces[behind], pieces[behind + 1]
+    following = pieces[behind]
     if following.kind == "comma" or following.lower in language.coordinators | language.sequence_words:
         return True
-    is_verb = (following.lower,) not in language.phrases and beyond.lower in language.determiners
+    is_verb = (following.lower,) not in language.phrases and pieces[behind + 1].lower in language.determiners
     return is_verb if pieces[start].lower in language.order_adverbs else bool(before) or is_verb
 
 

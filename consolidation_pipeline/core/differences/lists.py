@@ -64,9 +64,12 @@ def _is_item(piece: Piece, language: Language) -> bool:
 def _are_free(pieces: Sequence[Piece], items: Sequence[Item], language: Language) -> bool:
     """Return True if items may stand in any order: they are no verbs, and no word of the text sets them in order."""
     words = [pieces[end - 1].lower for _, end in items]
-    if any(language.is_participle(word) for word in words):
+    plain = [pieces[end - 1].text for _, end in items if pieces[end - 1].text.islower()]
+    if any(language.is_participle(word) or word.endswith(language.infinitive_endings) for word in plain):
         return False
-    if pieces[items[0][0] - 1].text == ":" and not any(_is_noun(pieces[end - 1], language) for _, end in items):
+    opener = pieces[items[0][0] - 1].lower
+    may_command = opener == ":" or opener in language.infinitive_marks
+    if may_command and not any(_is_noun(pieces[end - 1], language) for _, end in items):
         return False
     is_gerund = language.gerund_endings and all(word.endswith(language.gerund_endings) for word in words)
     if is_gerund or any(piece.lower in language.ordering for piece in pieces):
@@ -79,5 +82,6 @@ def _are_free(pieces: Sequence[Piece], items: Sequence[Item], language: Language
 
 
 def _is_noun(piece: Piece, language: Language) -> bool:
-    """Return True if an item behind a colon is no command: "to ship: build, push and restart"."""
-    return piece.kind != "word" or piece.text[0].isupper() or piece.lower.endswith(language.plural_endings)
+    """Return True if an item is surely no verb: "PNG", "nuts", unlike those of "to ship: build, push and restart"."""
+    is_plural = piece.lower.endswith(language.plural_endings) and not piece.lower.endswith("ss")
+    return piece.kind != "word" or piece.text[0].isupper() or is_plural

@@ -808,6 +808,13 @@ NEAR_MISSES = [
         "The docs package is published before the site is built.",
     ),
     ("Anne arrive avant Luc.", "Anne arrive après Luc."),
+    # a phrase that moved across and this
+    ("The script locks the table, which blocks the job at night.", "The script locks the table at night and this blocks the job."),
+    # lists of verbs, whose order counts
+    ("Remember to drain, stop and restart.", "Remember to stop, drain and restart."),
+    ("We have built, tested and shipped.", "We have tested, built and shipped."),
+    ("El script sirve para probar, montar y entregar.", "El script sirve para montar, probar y entregar."),
+    ("Le script sert pour tester, livrer et fermer.", "Le script sert pour livrer, tester et fermer."),
 ]
 
 
@@ -1090,6 +1097,10 @@ PROVEN_REWORDINGS = [
     ("Build the docs before the site.", "Build the site after the docs."),
     ("The docs must be built before the site.", "The site must be built after the docs."),
     ("Anne arrive avant Luc.", "Luc arrive après Anne."),
+    # a phrase that moved across and this
+    ("Turn the key first then", "Turn the key, then"),
+    # lists of verbs, whose order counts
+    ("We give access to admins, editors and guests.", "We give access to guests, admins and editors."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
