@@ -35,7 +35,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
     settle_disputes,
 )
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
-from consolidation_pipeline.core.knowledge.rival_claims import are_of_others
+from consolidation_pipeline.core.knowledge.reported_events import are_of_others
 from consolidation_pipeline.core.knowledge.same_claims import SameClaim
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.weak_sentences import contests, names_remedy, names_wish_alone, read_fault

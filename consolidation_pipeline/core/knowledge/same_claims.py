@@ -16,13 +16,9 @@ from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, read_lesson
-from consolidation_pipeline.core.knowledge.rival_claims import (
-    NAMES,
-    are_events,
-    compare_sentences,
-    except_said,
-    is_name,
-)
+from consolidation_pipeline.core.knowledge.named_things import NAMES, is_name
+from consolidation_pipeline.core.knowledge.reported_events import are_events
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, except_said
 from consolidation_pipeline.core.knowledge.supersession import revise_sentence
 from consolidation_pipeline.core.text.sentence_cues import is_command
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
