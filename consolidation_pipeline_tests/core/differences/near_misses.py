@@ -809,7 +809,7 @@ NEAR_MISSES = [
     ),
     ("Anne arrive avant Luc.", "Anne arrive après Luc."),
     # a phrase that moved across and this
-    ("The script locks the table, which blocks the job at night.", "The script locks the table at night and this blocks the job."),
+    ("It locks the table, which blocks the job at night.", "It locks the table at night and this blocks the job."),
     # lists of verbs, whose order counts
     ("Remember to drain, stop and restart.", "Remember to stop, drain and restart."),
     ("We have built, tested and shipped.", "We have tested, built and shipped."),
