@@ -22,6 +22,7 @@ FEWEST_COMMON = 6
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
 OF_COMPOUNDS = frozenset("of for to in on at für von vom zu zum zur des im am de del du para pour".split())
 _DATE = re.compile(r"date:\d{4}-(\d\d-\d\d)")
+_ERROR = re.compile(r"[A-Z][a-z]+(?:Error|Exception|Warning)")
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
 
@@ -98,8 +99,8 @@ class Alignment:
     def _pair_compounds(
         self, words: Sequence[Token], of_words: dict[int, int], parts: Sequence[Token], of_parts: dict[int, int]
     ) -> None:
-        """Pair a word with the two that it is written from in the other text: printer-driver, "Treiber für Drucker"."""
-        left = [at for at, token in enumerate(words) if at not in of_words and token.kind == "word"]
+        """Pair a word with the two that it is made of in the other text: SyntaxError, "Treiber für Drucker"."""
+        left = [at for at, token in enumerate(words) if at not in of_words and _may_be_compound(token)]
         for j in range(len(parts) - 1) if left else ():
             if j in of_parts or j + 1 in of_parts:
                 continue
@@ -173,6 +174,11 @@ class Alignment:
 
     def _is_same_slot(self, i: int, j: int) -> bool:
         return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
+
+
+def _may_be_compound(token: Token) -> bool:
+    """Return True for a word, and for the name of an error, which may be written as two words: SyntaxError."""
+    return token.kind == "word" or (token.kind == "name" and _ERROR.fullmatch(token.text) is not None)
 
 
 def _is_part(tokens: Sequence[Token], at: int, places: Mapping[int, int]) -> bool:

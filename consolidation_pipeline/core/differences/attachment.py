@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import PATH, Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.roles import read_before
 
 # Classes of markers of conditions.
 _CONDITIONS = frozenset(("if", "unless"))
@@ -52,7 +53,7 @@ def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: 
     if at is None and all(relatives):
         at = _find_other_relative(a, b, places, relatives)
     if at is None:
-        at = _find_joined(a, b, places, relatives)
+        at = _find_joined(a, b, places, relatives, language)
     if at is None and _differ_in_relatives(relatives, language):
         at = min(places)
     return None if at is None else ([a.tokens[at]], [b.tokens[places[at]]])
@@ -199,8 +200,13 @@ def _opens_clause(reading: Reading, at: int, start: int) -> bool:
     return start < token == min(other.start for other in reading.tokens if other.start > start)
 
 
-def _find_joined(a: Reading, b: Reading, places: Mapping[int, int], relatives: Relatives) -> int | None:
-    """Return a verb of a relative clause that "and" joins in the other text: ".., which reads it", "and reads it"."""
+def _find_joined(
+    a: Reading, b: Reading, places: Mapping[int, int], relatives: Relatives, language: Language
+) -> int | None:
+    """Return a verb of a relative clause that "and" joins in the other text: ".., which reads it", "and reads it".
+
+    What "and this" joins has the same subject as the relative clause, if it has the same words.
+    """
     ends, ends_there = ({found.end() for found in one if found["comma"]} for one in relatives)
     if bool(ends) == bool(ends_there):
         return None
@@ -210,7 +216,10 @@ def _find_joined(a: Reading, b: Reading, places: Mapping[int, int], relatives: R
             _opens(reading, token, begins) for reading, token, begins in ((a, one, ends), (b, other, ends_there))
         )
         if (opens and other.gap == "and") or (opens_there and one.gap == "and"):
-            return at
+            joined = read_before(b, other) if opens else read_before(a, one)
+            sides = ((a.tokens[x].start < one.start, b.tokens[y].start < other.start) for x, y in places.items())
+            if joined not in language.demonstratives or any(here != there for here, there in sides):
+                return at
     return None
 
 

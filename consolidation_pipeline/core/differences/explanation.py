@@ -17,6 +17,7 @@ from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.closer_values import find_closer_value
 from consolidation_pipeline.core.differences.consequences import find_turned_consequence
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
+from consolidation_pipeline.core.differences.exchanged_clauses import are_joined_anew, is_turned_in_time
 from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.language_loader import load_function_words
 from consolidation_pipeline.core.differences.order import (
@@ -152,6 +153,8 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
 
 def _is_harmless(a: Reading, b: Reading, alignment: Alignment) -> bool:
     """Return True if no difference of the words of two texts keeps them apart. It stops at the first one that does."""
+    if is_turned_in_time(a, b, alignment.of_a, alignment.language):
+        return not _find_subtle_but_order(a, b, alignment)
     found = chain(
         _compare_rest(a, b, alignment),
         find_cue_differences(a, b, alignment, alignment.language),
@@ -255,6 +258,8 @@ def _judge(found: Sequence[Difference]) -> str:
 
 def _find_differences(a: Reading, b: Reading, alignment: Alignment, is_brief: bool) -> list[Finding]:
     """Return the differences of two texts of one language; ``is_brief``: as in ``explain_readings``."""
+    if is_turned_in_time(a, b, alignment.of_a, alignment.language):
+        return _find_subtle_but_order(a, b, alignment)
     found = [*find_cue_differences(a, b, alignment, alignment.language), *_compare_rest(a, b, alignment)]
     is_apart = any(PROOFS[kind] != "contains" for kind, *_ in found)
     orders = list(_find_orders(a, b, alignment, is_brief=is_brief and is_apart))
@@ -263,9 +268,15 @@ def _find_differences(a: Reading, b: Reading, alignment: Alignment, is_brief: bo
     return [*orders, *found]
 
 
+def _find_subtle_but_order(a: Reading, b: Reading, alignment: Alignment) -> list[Finding]:
+    return [found for found in find_subtle(a, b, alignment) if found[0] != "order"]
+
+
 def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool = False) -> Iterator[Finding]:
     """Yield the difference in the order of words, if there is one; ``is_brief``: only an exchange of two words."""
     if is_turned(a, b, alignment.of_a, alignment.language) or is_same_as_written(a, b, alignment.of_a):
+        return
+    if are_joined_anew(a, b, alignment.of_a, alignment.language):
         return
     if order := find_exchange(a.tokens, b.tokens):
         yield "exchange", *order

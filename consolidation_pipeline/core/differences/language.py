@@ -33,6 +33,8 @@ cases: Articles of nouns, or particles = subject or object: der = "subject", den
 opposed_prepositions: Pairs of prepositions that tell other things of the same word: for, with.
 amounts: Prepositions before a number = what it is: um = "change", auf = "result".
 sequence_words: Words by which clauses tell steps in their order: then.
+first_steps: Words that tell no more than one of these behind the first step: "open it first, then rinse it".
+additions: Openings of what another phrase adds to = those phrases: "not only .., but also ..".
 copula_kinds: Forms of "be" = which of two verbs they are, of a language that has two: ser, estar.
 owners: Possessives = the owner: "his", "her".
 subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
@@ -45,9 +47,12 @@ counts: Words before a noun = how many or which of a kind: both = "two", an = "a
 causatives: Verbs by which others do what the verb beside them tells: let.
 genitive_heads: Nouns that stand for what their genitive names: "the city of Leipzig", "the use of tabs".
 consequences: Words and phrases after a cause: therefore.
+effects, additives: Openings of a sentence that tells what the one before it causes, or one thing more: "this leads to".
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
+list_openers: Words before a list whose items may stand in any order: "buy eggs, milk and flour".
+ordering: Words of a text in which the order of a list counts: steps, first.
 list_references: Words that refer to the order of a list: the former, respectively.
 complementizers: Words that open what a clause before them tells of: "we were told that".
 closing_complementizers: Words that end what the verb behind them tells of: 満員だと聞いた.
@@ -71,6 +76,7 @@ conditional_endings: Endings of verbs that tell what would be done: "enviaría".
 infinitive_endings, infinitive_marks: Endings of infinitives, and words before them: "to".
 preterite_endings: Endings of verbs that tell what was done and are no participles alone: "moved".
 finite_endings: Endings of present forms in a language where others may be nouns or adjectives: "fixes".
+inverted_endings: Endings of verbs whose subject may follow them, and that no adjective before a noun has: "liest Ana".
 plural_endings: Endings of nouns before which a form without such an ending is a present one: "nurses use".
 ambiguous_endings: Endings of forms that may be present or past: "llegamos".
 futures, perfect_auxiliaries: Auxiliaries of what will be done, and of what has been: will, has.
@@ -118,7 +124,7 @@ antonyms.things: Those of them that name things: what is said of one contradicts
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -254,6 +260,7 @@ class Language(FunctionWords):
     infinitive_marks: frozenset[str]
     preterite_endings: tuple[str, ...]
     finite_endings: tuple[str, ...]
+    inverted_endings: tuple[str, ...]
     plural_endings: tuple[str, ...]
     ambiguous_endings: tuple[str, ...]
     futures: frozenset[str]
@@ -300,10 +307,14 @@ class Language(FunctionWords):
     amounts: Mapping[str, str]
     owners: Mapping[str, str]
     sequence_words: frozenset[str]
+    first_steps: frozenset[str]
+    additions: Mapping[str, Sequence[str]]
     copula_kinds: Mapping[str, str]
     subjects: Mapping[str, str]
     objects: Mapping[str, str]
     list_references: frozenset[str]
+    list_openers: frozenset[str]
+    ordering: frozenset[str]
     complementizers: frozenset[str]
     closing_complementizers: frozenset[str]
     closings: frozenset[str]
@@ -317,6 +328,8 @@ class Language(FunctionWords):
     causatives: frozenset[str]
     genitive_heads: frozenset[str]
     consequences: frozenset[str]
+    effects: frozenset[str]
+    additives: frozenset[str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

@@ -206,7 +206,7 @@ def find_reordered(
     return (
         _find_exchanged(a, b, places, language)
         or _find_turned(a, b, places, language)
-        or _find_new_neighbour(a, b, places)
+        or _find_new_neighbour(a, b, places, language)
         or _find_new_first(a, b, places)
         or _find_moved_away(a, b, places, language)
         or _find_exchanged_values(a, b, places)
@@ -265,6 +265,8 @@ def _find_turned(
                 continue
             if _are_listed(a, left, right) and _are_listed(b, x, y):
                 continue
+            if (places[left], places[right]) == (y, x) and _are_inverted(a[left], a[right], language):
+                continue
             gap, other = _gap(a, left, right), _gap(b, x, y)
             if gap != other or gap == "clause":
                 continue
@@ -272,6 +274,17 @@ def _find_turned(
                 continue
             return [a[left], a[right]], [b[x], b[y]]
     return None
+
+
+def _are_inverted(one: Token, other: Token, language: Language) -> bool:
+    """Return True for a verb and its subject, which follows it behind a phrase in front: "nachts liest Ana"."""
+    verb, noun = (one, other) if _is_verb(one, language) else (other, one)
+    return _is_verb(verb, language) and noun.text[0].isupper() and not noun.governor
+
+
+def _is_verb(token: Token, language: Language) -> bool:
+    """Return True for a finite verb, in a language that writes nouns with a capital and may put subjects behind it."""
+    return token.kind == "word" and token.text[0].islower() and token.text.endswith(language.inverted_endings)
 
 
 def _are_listed(tokens: Sequence[Token], left: int, right: int) -> bool:
@@ -293,7 +306,9 @@ def _gap(tokens: Sequence[Token], left: int, right: int) -> str:
     return min(gaps, key=lambda gap: {"link": 0, "loose": 2, "tight": 3}.get(gap, 1), default="loose")
 
 
-def _find_new_neighbour(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
+def _find_new_neighbour(
+    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
+) -> Reordered | None:
     """Return a word that stands directly before another word of both texts than it did: "red lamp", "red door"."""
     for left, right in pairwise(range(len(a))):
         if a[right].gap != "tight" or a[left].clause != a[right].clause or left not in places or right not in places:
@@ -302,6 +317,12 @@ def _find_new_neighbour(a: Sequence[Token], b: Sequence[Token], places: Mapping[
         if there >= len(b) or there == places[right] or b[there].gap != "tight":
             continue
         if b[there].clause != b[there - 1].clause or there not in places.values():
+            continue
+        if any(_is_verb(token, language) for token in (a[right], b[there])) and (
+            _are_inverted(a[left], a[right], language)
+            or (left and places.get(left - 1) == there and _are_inverted(a[left - 1], a[left], language))
+            or _is_phrase(a[left], b[there - 1], language)
+        ):
             continue
         if abs(places[right] - there) > 1 and not _is_compound(a, b, places, right):
             return [a[left], a[right]], [b[there - 1], b[there]]

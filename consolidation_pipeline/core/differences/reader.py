@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 
+from consolidation_pipeline.core.differences.connectives import unify_connectives
 from consolidation_pipeline.core.differences.language import Language, Phrase, is_unspaced
 from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.language_loader import load_language
@@ -84,7 +85,8 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
-        pieces = join_negations(drop_remarks(pieces, language), language)
+        pieces = unify_connectives(drop_remarks(pieces, language), language)
+        pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces

@@ -1,10 +1,13 @@
 """Proof by sentences: what one text says is said by the other one, or each says it beside details of its own."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise, product
 
 from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON
 from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
 # Sentences and details with this share of the words of the shorter one may tell of one matter.
@@ -38,7 +41,7 @@ class SentenceProof:
     def _may_match(self) -> bool:
         """Return False if so many sentences share few words with any other that the rest cannot prove anything."""
         for side, there in ((self.ones, self.others), (self.others, self.ones)):
-            alone = [one for one in side if not any(_covers(other, one) for other in there)]
+            alone = [one for one in side if not any(_covers(other, one) for other in there) and not _name_relation(one)]
             if 2 * sum(len(one.tokens) for one in alone) <= sum(len(one.tokens) for one in side):
                 return True
         return False
@@ -108,12 +111,15 @@ class SentenceProof:
         )
         if any(_are_related(x, y) for x, y in product(keys, keys_there)):
             return True
+        opposites = load_language(self.ones[0].language or "en").opposites
+        if any(opposites.get(key, frozenset()) & there for one in keys for key in one for there in keys_there):
+            return True
         kinds, kinds_there = ({token.kind for one in side for token in one} for side in (self.own, self.own_there))
         if (kinds & kinds_there) - {"word"}:
             return True
-        slots = _find_slots(len(self.ones), self._places)
-        slots_there = _find_slots(len(self.others), {at: at for at in self._places_there})
-        return any(x[0] == y[0] or x[1] == y[1] for x in slots for y in slots_there)
+        slots = _find_slots(self.ones, self._places)
+        slots_there = _find_slots(self.others, {at: at for at in self._places_there})
+        return any((x[0] == y[0] or x[1] == y[1]) and x[2] == y[2] != "addition" for x in slots for y in slots_there)
 
 
 def _covers(one: Reading, other: Reading) -> bool:
@@ -125,9 +131,13 @@ def _are_related(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _are_most(details: Sequence[Sequence[Token]], sentences: Sequence[Reading]) -> bool:
-    """Return True if details are more than the rest of a text, or the rest is short."""
-    alone, all_tokens = sum(map(len, details)), sum(len(sentence.tokens) for sentence in sentences)
-    return all_tokens - alone < max(alone, FEWEST_COMMON)
+    """Return True if details are more than the rest of a text, or the rest is short.
+
+    Sentences that say themselves that they add something do not count.
+    """
+    rest = sum(len(one.tokens) - len(own) for one, own in zip(sentences, details, strict=True))
+    alone = sum(len(own) for one, own in zip(sentences, details, strict=True) if not _name_relation(one))
+    return rest < max(alone, FEWEST_COMMON)
 
 
 def _excepts(sentence: Reading) -> bool:
@@ -138,13 +148,29 @@ def _is_foreign(sentence: Reading) -> bool:
     return detect_language(sentence.text) not in (sentence.language, None)
 
 
-def _find_slots(size: int, places: Mapping[int, int]) -> set[tuple[int, int]]:
-    """Return the neighbours, as positions in the second text, of the sentences that one text has alone."""
+def _find_slots(sentences: Sequence[Reading], places: Mapping[int, int]) -> set[tuple[int, int, str]]:
+    """Return the neighbours, as positions in the second text, and the relation of the sentences of one text alone."""
+    size = len(sentences)
     return {
         (
             next((places[near] for near in range(at, -1, -1) if near in places), -1),
             next((places[near] for near in range(at, size) if near in places), -1),
+            _name_relation(one),
         )
-        for at in range(size)
+        for at, one in enumerate(sentences)
         if at not in places
     }
+
+
+def _name_relation(sentence: Reading) -> str:
+    """Return what a sentence is to the one before it by its opening: "Additionally, ..", "This leads to .."; or ""."""
+    found = _compile_relations(sentence.language or "en").match(sentence.text)
+    return "" if found is None else str(found.lastgroup)
+
+
+@cache
+def _compile_relations(code: str) -> re.Pattern[str]:
+    language = load_language(code)
+    kinds = (("addition", language.additives), ("consequence", language.consequences | language.effects))
+    groups = "|".join(f"(?P<{kind}>{'|'.join(sorted(words))})" for kind, words in kinds if words)
+    return re.compile(rf"\W*(?:{groups or '(?!)'})\b", re.IGNORECASE)

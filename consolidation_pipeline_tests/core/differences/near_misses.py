@@ -1,5 +1,7 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
+_TWICE = "The nightly import of billing reads every row of the ledger twice. "
+
 NEAR_MISSES = [
     # what holds, and what holds for some, at times or under a condition
     ("The pool is free.", "The pool is free for members."),
@@ -688,6 +690,131 @@ NEAR_MISSES = [
     ("亀を飼いたい。", "亀を飼っている。"),
     ("帳簿を紙からアプリに移しているところだ。", "帳簿を紙からアプリに移した。"),
     ("合鍵を管理人に預けた。", "合鍵を管理人から預かった。"),
+    # words that only join: first before then, not only before but
+    ("Open the drawer first, then take the bowl.", "Take the bowl, then open the drawer."),
+    ("Call Ann first, then Bob.", "Call Bob, then Ann."),
+    ("The bell rings first, then the gate opens.", "The gate opens, then the bell rings."),
+    ("Open the first drawer, then take the bowl.", "Open the drawer, then take the bowl."),
+    ("Retry it first and page Ann, then close the ticket.", "Retry it and first page Ann, then close the ticket."),
+    ("The runner who is first, then rests, wins.", "The runner who rests, then is first, wins."),
+    ("Stoppe zuerst den Worker, dann leere die Queue.", "Leere die Queue, dann stoppe den Worker."),
+    ("Arrête d'abord la pompe, puis ferme la vanne.", "Ferme la vanne, puis arrête la pompe."),
+    ("Para primero la bomba, luego cierra la válvula.", "Cierra la válvula, luego para la bomba."),
+    ("The pump is not only loud but also slow.", "The pump is not loud but slow."),
+    ("The cache is not just stale but not broken.", "The cache is stale and broken."),
+    ("We not only log errors but also warnings.", "We only log errors but not warnings."),
+    ("Nicht nur Gäste, sondern auch Mitglieder zahlen.", "Nicht Gäste, sondern Mitglieder zahlen."),
+    ("La pompe est non seulement bruyante mais aussi lente.", "La pompe n'est pas bruyante mais lente."),
+    ("No solo los socios, sino también los invitados pagan.", "No los socios, sino los invitados pagan."),
+    # what the sentence before causes, and one thing more
+    *(
+        (f"{_TWICE}{a}", f"{_TWICE}{b}")
+        for a, b in (
+            ("This leads to wrong totals.", "This leads to slow pages."),
+            ("This leads to wrong totals.", "Additionally, the totals are never wrong."),
+            ("As a result, the pump stopped.", "Also, the pump ran on."),
+            ("Also, never restart the worker.", "As a result, restart the worker."),
+            ("Also, the limit is 30 s.", "As a result, the limit is 60 s."),
+            ("Specifically, the cache is cold.", "This makes the cache warm."),
+            ("Also, keep the lock.", "Release the lock."),
+            ("Additionally, only admins see it.", "As a result, all users see it."),
+        )
+    ),
+    (
+        "Der nächtliche Import liest jede Zeile des Hauptbuchs zweimal. Außerdem ist die Datei gesperrt.",
+        "Der nächtliche Import liest jede Zeile des Hauptbuchs zweimal. Dadurch ist die Datei nicht gesperrt.",
+    ),
+    (
+        "L'import de nuit lit chaque ligne du grand livre deux fois. De plus, le cache est froid.",
+        "L'import de nuit lit chaque ligne du grand livre deux fois. Par conséquent, le cache est chaud.",
+    ),
+    (
+        "La importación nocturna lee cada fila del libro mayor dos veces. Además, no reinicies el proceso.",
+        "La importación nocturna lee cada fila del libro mayor dos veces. Por eso, reinicia el proceso.",
+    ),
+    # the order of a list
+    ("The steps are drain, stop and restart.", "The steps are stop, drain and restart."),
+    ("The columns are id, name and date.", "The columns are name, id and date."),
+    ("The top three are Ann, Bob and Cleo.", "The top three are Bob, Ann and Cleo."),
+    ("The limits for Ann, Bob and Cleo are 5, 6 and 7.", "The limits for Bob, Ann and Cleo are 5, 6 and 7."),
+    ("On Monday and Friday we have soup and fish.", "On Monday and Friday we have fish and soup."),
+    ("We need red onions, milk and flour.", "We need red flour, milk and onions."),
+    ("To ship: build, push and restart.", "To ship: push, build and restart."),
+    ("The file was validated, parsed and stored.", "The file was stored, parsed and validated."),
+    ("It is done by mixing, heating and stirring.", "It is done by heating, mixing and stirring."),
+    ("Ann likes Zoe and hates Bob.", "Ann likes Bob and hates Zoe."),
+    ("We use Redis and Postgres: the former stays.", "We use Postgres and Redis: the former stays."),
+    ("Die Schritte sind Prüfung, Bau und Abgabe.", "Die Schritte sind Bau, Prüfung und Abgabe."),
+    ("Les étapes sont test, build et livraison.", "Les étapes sont build, test et livraison."),
+    ("El orden es sopa, pescado y tarta.", "El orden es pescado, sopa y tarta."),
+    # statements in another order, around and, before and after
+    ("Drain the tank and open the valve.", "Open the valve and drain the tank."),
+    ("The worker stops and then the queue drains.", "The queue drains and then the worker stops."),
+    ("Ann leads sales and Bob leads support.", "Bob leads sales and Ann leads support."),
+    ("The job may fail and the alert fires.", "The alert may fire and the job fails."),
+    ("The job fails and the alert never fires.", "The alert fires and the job never fails."),
+    ("The fan was red and the pump is blue.", "The pump was blue and the fan is red."),
+    ("Tom packs the box and Ann seals it.", "Ann seals it and Tom packs the box."),
+    ("The fuse blew and therefore the pump stopped.", "The pump stopped and therefore the fuse blew."),
+    (
+        "The docs site is built after the package is published.",
+        "The package is published after the docs site is built.",
+    ),
+    (
+        "The docs site is built after the package is published.",
+        "The docs site is built before the package is published.",
+    ),
+    ("Ann left after Bob arrived.", "Bob arrives before Ann leaves."),
+    ("Ann leaves after Bob arrives.", "Ann arrives before Bob leaves."),
+    ("Restart the worker after the backup ends.", "The backup ends before the restart of the worker."),
+    ("The worker should restart after the backup ends.", "The backup should end before the worker restarts."),
+    ("The alarm rings after some door opens.", "All doors open before the alarm rings."),
+    ("The gate closes at 10:00 after the train leaves.", "The train leaves at 10:00 before the gate closes."),
+    (
+        "Das Gym schließt um neun und das Bad schließt um acht.",
+        "Das Bad schließt um neun und das Gym schließt um acht.",
+    ),
+    ("Ana dirige ventas y Luis dirige compras.", "Luis dirige ventas y Ana dirige compras."),
+    # names of errors as words, and which as and this
+    ("The import fails with a SyntaxError.", "The import fails with a type error."),
+    ("The import fails with a SyntaxError.", "The import fails with a syntax warning."),
+    ("Catch the KeyError in the loader.", "Never catch the key error in the loader."),
+    ("The value of the error is high.", "The ValueError is high."),
+    ("The job calls the broker, which reads the row.", "The job calls the broker and reads the row."),
+    ("The valve leaks, which stops the pump.", "The valve stops, and this leaks the pump."),
+    # German subjects behind their verbs
+    ("Nachts sieht Ana Ben.", "Ben sieht nachts Ana."),
+    ("Ana sieht nachts Ben.", "Nachts sieht Ben Ana."),
+    ("Nachts lädt Server A Server B.", "Server B lädt nachts Server A."),
+    ("Wenn es regnet, ruft Ana Ben.", "Ben ruft Ana, wenn es regnet."),
+    (
+        "Wenn die Queue voll ist, verwirft der Worker Nachrichten.",
+        "Die Queue verwirft Nachrichten, wenn der Worker voll ist.",
+    ),
+    ("In Ulm trifft Ana Ben.", "Ben trifft Ana in Ulm."),
+    ("Laut Ana kommt Ben.", "Ana kommt laut Ben."),
+    ("Bei Frost schließt das Ventil Rohr A.", "Das Rohr schließt bei Frost Ventil A."),
+    # before and after around one verb
+    ("The docs are built before the site.", "The site is built before the docs."),
+    ("The docs are built before the site.", "The docs are built after the site."),
+    ("The docs are built before the site.", "The site is not built after the docs."),
+    ("The docs are built before the site.", "The site may be built after the docs."),
+    ("Ann arrives before Bob.", "Bob arrived after Ann."),
+    ("Ann calls Bob before Cleo.", "Cleo calls Bob after Ann."),
+    ("Build the docs before the site.", "Do not build the site after the docs."),
+    ("Job A runs before job B in Ulm.", "Job B in Ulm runs after job A."),
+    (
+        "The docs site is built after the package is published.",
+        "The docs package is published before the site is built.",
+    ),
+    ("Anne arrive avant Luc.", "Anne arrive après Luc."),
+    # a phrase that moved across and this
+    ("It locks the table, which blocks the job at night.", "It locks the table at night and this blocks the job."),
+    # lists of verbs, whose order counts
+    ("Remember to drain, stop and restart.", "Remember to stop, drain and restart."),
+    ("We have built, tested and shipped.", "We have tested, built and shipped."),
+    ("El script sirve para probar, montar y entregar.", "El script sirve para montar, probar y entregar."),
+    ("Le script sert pour tester, livrer et fermer.", "Le script sert pour livrer, tester et fermer."),
 ]
 
 
@@ -898,6 +1025,82 @@ PROVEN_REWORDINGS = [
     ("肉は焼かない。", "肉は焼きません。"),
     ("資料は貸し出さない。", "資料は貸し出しません。"),
     ("Attention !Ne pas redémarrer le serveur.", "Attention : ne pas redémarrer le serveur."),
+    # words that only join: first before then, not only before but
+    ("Open the drawer first, then take the bowl.", "Open the drawer, then take the bowl."),
+    ("First, open the drawer, then take the bowl.", "Open the drawer, then take the bowl."),
+    ("Sieh zuerst in die Schublade, dann nimm die Schale.", "Sieh in die Schublade, dann nimm die Schale."),
+    ("Ouvre d'abord le tiroir, puis prends le bol.", "Ouvre le tiroir, puis prends le bol."),
+    ("Abre primero el cajón, luego toma el cuenco.", "Abre el cajón, luego toma el cuenco."),
+    ("The method not only reads notes but actively merges them.", "The method reads notes and actively merges them."),
+    ("Die Methode liest nicht nur Notizen, sondern vereint sie.", "Die Methode liest Notizen und vereint sie."),
+    ("La méthode non seulement lit les notes mais les unit.", "La méthode lit les notes et les unit."),
+    ("El método no solo lee notas, sino que las une.", "El método lee notas y las une."),
+    # what the sentence before causes, and one thing more
+    *(
+        (f"{_TWICE}{a}", f"{_TWICE}{b}")
+        for a, b in (
+            ("This leads to wrong totals.", "Additionally, the page of the report loads slowly."),
+            ("This leads to wrong totals.", "The loop has to start at the second row."),
+            ("For example, refunds are counted as two.", "As a result, the report is wrong."),
+        )
+    ),
+    # the order of a list
+    ("Buy eggs, milk and flour.", "Buy flour, eggs and milk."),
+    ("Supported formats: PNG, JPEG and WebP.", "Supported formats are WebP, PNG and JPEG."),
+    ("The flat has a kitchen, a bath and a balcony.", "The flat has a balcony, a bath and a kitchen."),
+    ("Ana is allergic to nuts, shellfish and kiwi.", "Ana is allergic to kiwi, nuts and shellfish."),
+    ("The importer uses CSV or JSON. It runs at night.", "The importer uses JSON or CSV. It runs at night."),
+    ("Kauf Eier, Milch und Mehl.", "Kauf Mehl, Eier und Milch."),
+    ("Le menu contient soupe, riz et poisson.", "Le menu contient poisson, soupe et riz."),
+    ("Compra huevos, leche y harina.", "Compra harina, huevos y leche."),
+    # statements in another order, around and, before and after
+    (
+        "The cache is cleared at 02:00 and backups start at 03:00.",
+        "Backups start at 03:00 and the cache is cleared at 02:00.",
+    ),
+    ("Ann leads sales and Bob leads support.", "Bob leads support and Ann leads sales."),
+    (
+        "Das Gym schließt um neun und das Bad schließt um acht.",
+        "Das Bad schließt um acht und das Gym schließt um neun.",
+    ),
+    ("La caja es roja y la llave es azul.", "La llave es azul y la caja es roja."),
+    (
+        "La piscine ferme à huit heures et la salle ferme à midi.",
+        "La salle ferme à midi et la piscine ferme à huit heures.",
+    ),
+    (
+        "The docs site is built after the package is published.",
+        "The package is published before the docs site is built.",
+    ),
+    (
+        "After the package is published, the docs site is built.",
+        "The package is published before the docs site is built.",
+    ),
+    ("Ann leaves after Bob arrives.", "Bob arrives before Ann leaves."),
+    # names of errors as words, and which as and this
+    ("The import fails with a SyntaxError.", "The import fails with a syntax error."),
+    ("The request ended in a TimeoutError after 30 s.", "The request ended in a timeout error after 30 s."),
+    (
+        "The parser drops the last row, which causes wrong totals.",
+        "The parser drops the last row and this causes wrong totals.",
+    ),
+    # German subjects behind their verbs
+    ("Nachts verwirft der Worker Nachrichten.", "Der Worker verwirft nachts Nachrichten."),
+    (
+        "Wenn die Queue voll ist, verwirft der Worker Nachrichten.",
+        "Der Worker verwirft Nachrichten, wenn die Queue voll ist.",
+    ),
+    ("Wenn es regnet, schließt Ana das Fenster.", "Ana schließt das Fenster, wenn es regnet."),
+    # before and after around one verb
+    ("The docs are built before the site.", "The site is built after the docs."),
+    ("Ann arrives before Bob.", "Bob arrives after Ann."),
+    ("Build the docs before the site.", "Build the site after the docs."),
+    ("The docs must be built before the site.", "The site must be built after the docs."),
+    ("Anne arrive avant Luc.", "Luc arrive après Anne."),
+    # a phrase that moved across and this
+    ("Turn the key first then", "Turn the key, then"),
+    # lists of verbs, whose order counts
+    ("We give access to admins, editors and guests.", "We give access to guests, admins and editors."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
