@@ -177,7 +177,7 @@ def reject(
     note: Reason = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Reject suggestions, by ids or by rule. They are not proposed again unless their group changes."""
+    """Reject suggestions, by ids or by rule. Of three originals or more, the next run proposes parts."""
     rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
     return _decide(ids, rule, "reject", {"note": note}, as_json=as_json)
 
