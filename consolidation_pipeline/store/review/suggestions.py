@@ -375,6 +375,17 @@ def list_pending_ids(
     return list(connection.scalars(text(compose(_LIST_PENDING_IDS, filters=filters)), bound))
 
 
+_LIST_DIFFERING = """
+    SELECT s.id FROM consolidation.consolidation_suggestions s WHERE s.id = ANY(:ids) AND EXISTS (
+        SELECT 1 FROM unnest(s.difference_kinds) AS d(kind) WHERE split_part(d.kind, ':', 1) = ANY(:kinds))
+"""
+
+
+def list_differing(connection: Connection, ids: Sequence[UUID], *, kinds: Sequence[str]) -> set[UUID]:
+    """Return the suggestions among these ids whose originals differ in one of the kinds, wherever it stands."""
+    return set(connection.scalars(text(_LIST_DIFFERING), {"ids": list(ids), "kinds": list(kinds)}))
+
+
 _LOCK_SUGGESTION = "SELECT s.* FROM consolidation.consolidation_suggestions s WHERE s.id = :id FOR UPDATE"
 
 

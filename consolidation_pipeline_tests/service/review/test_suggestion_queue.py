@@ -276,6 +276,16 @@ def test_rule_proposes_only_what_it_decides(shared: Pipeline) -> None:
     assert count_matching(shared.engine, nearest, settings=settings).total == 0
 
 
+def test_rule_approves_contradictions_of_its_kind_alone(queue: Queue) -> None:
+    queue.run()
+    ids = [one.id for one in queue.list()]
+    done = queue.decide_matching("approve", min_similarity=0.5)
+    assert (done.decided, [id_ for id_, _ in done.refused]) == ([], ids)
+    assert all("contradict each other: approve it by its id" in why for _, why in done.refused)
+    assert queue.state.pending == 2
+    assert len(queue.decide_matching("approve", differ_only_in="value").decided) == PAIRS
+
+
 def test_rule_decides_at_most_a_number(queue: Queue) -> None:
     queue.run()
     done = decide_matching(
