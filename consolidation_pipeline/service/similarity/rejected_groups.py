@@ -13,7 +13,7 @@ from consolidation_pipeline.core.grouping.labels import Labels, list_members, re
 from consolidation_pipeline.core.grouping.rejected_groups import Group, divide_group
 from consolidation_pipeline.core.knowledge.difference_kinds import explain_pairs
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.similarity.merge_groups import Units
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import to_uuids
