@@ -141,7 +141,7 @@ def approve_merge(id: UUID, caller: Admin, body: ValidateRequest | None = None) 
 
 @router.post("/suggestions/{id}/reject", summary="Reject a merge", responses=declare_problems(404, 409))
 def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> DecisionReply:
-    """Keep the originals separate. They are not proposed again unless their group changes. 409: decided before."""
+    """Keep the originals separate. Of three or more, the next run proposes parts. 409: decided before."""
     caller.check_owner([id], noun="suggestion")
     done = suggestion_decisions.reject_suggestion(
         caller.engine, id, note=body.note if body else None, decided_by=caller.name, settings=caller.settings

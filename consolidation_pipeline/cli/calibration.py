@@ -101,7 +101,7 @@ def _table_rows(project: str, proposal: CalibrationProposal) -> dict[str, Any]:
     sentences = [shorten(line, _SENTENCE_WIDTH) for line in proposed.boilerplate[:_SHOWN_SENTENCES]]
     profile = report["profile"]
     return {
-        "memories": f"{proposed.memories} active, {report['contents']} distinct",
+        "memories": f"{proposed.memories} active, made of {report['contents']} different texts",
         **tiers,
         "median cosine": f"{spread['median']:.3f}" if spread else "too few distinct memories: the model's profile",
         "nearest neighbours": f"{spread['nearest']:.3f} (median)" if spread else None,

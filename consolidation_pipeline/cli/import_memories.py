@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from consolidation_pipeline.service.intake.importer import ImportResult
 
 _SHOWN_BAD = 20
+# Lines of a file that are bad for one reason.
+_SHOWN_LINES = 5
 _LISTED_BAD = 1000  # in JSON; the rejects file has all of them
 
 
@@ -128,8 +131,13 @@ def _print_remarks(done: ImportResult) -> None:
 
 
 def _print_bad_rows(done: ImportResult) -> None:
-    for row in done.bad[:_SHOWN_BAD]:
-        print_note(f"line {row.line}: {row.reason}")
-    more = len(done.bad) - _SHOWN_BAD
-    where = f"{f'and {more} more; ' if more > 0 else ''}all of them are in {done.rejects}"
+    lines = defaultdict[str, list[int]](list)
+    for row in done.bad:
+        lines[row.reason].append(row.line)
+    for reason, found in [*lines.items()][:_SHOWN_BAD]:
+        others = len(found) - _SHOWN_LINES
+        listed = ", ".join(map(str, found[:_SHOWN_LINES])) + (f" and {others} more" if others > 0 else "")
+        print_note(f"line{'s' if len(found) > 1 else ''} {listed}: {reason}")
+    more = len(lines) - _SHOWN_BAD
+    where = f"{f'and {more} more reasons; ' if more > 0 else ''}all of them are in {done.rejects}"
     print_note(f"error: {len(done.bad)} bad rows were left out, the good ones are kept ({where})")

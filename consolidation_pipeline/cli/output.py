@@ -91,8 +91,10 @@ def format_percent(value: float | None) -> str | None:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` on one line, cut to ``width`` characters."""
-    line = " ".join(text.split())
+    """Return ``text`` on one line, cut to ``width`` characters, with a colon behind a title."""
+    first, *rest = text.strip().split("\n", maxsplit=1)
+    opening = f"{first.rstrip()}:" if rest and first.rstrip()[-1].isalnum() else first
+    line = " ".join(" ".join([opening, *rest]).split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 

@@ -195,12 +195,20 @@ def _describe_review(totals: Mapping[str, int]) -> str:
 
 
 def _question_lines(question: Question) -> Iterator[str]:
-    reasons = (
+    reasons = [
         f"{'; '.join(asked['differences'])} (similarity {asked['similarity']:.2f})" for asked in question.asked_pairs
-    )
-    yield f"left to a person: {'; '.join(reasons)}"
-    for text in question.texts.values():
-        yield f"  - {shorten(text, _TEXT_WIDTH)}"
+    ]
+    if len(question.texts) == 2:
+        yield f"left to a person: {'; '.join(reasons)}"
+        for text in question.texts.values():
+            yield f"  - {shorten(text, _TEXT_WIDTH)}"
+    else:
+        yield f"left to a person: {counted(len(question.texts), 'memory')} that may say the same"
+        for at, text in enumerate(question.texts.values(), start=1):
+            yield f"  {at}. {shorten(text, _TEXT_WIDTH)}"
+        number = {str(id_): at for at, id_ in enumerate(question.texts, start=1)}
+        for asked, reason in zip(question.asked_pairs, reasons, strict=True):
+            yield f"  {number[asked['a']]} and {number[asked['b']]}: {reason}"
     yield ""
 
 

@@ -152,8 +152,8 @@ def approve(
 ) -> int:
     """Merge the originals of suggestions, by ids or by rule, each in its own transaction.
 
-    `approve --project shop --min-similarity 0.93 --type warning` approves all that match the rule. `approve ID
-    --leave-out 3` merges the others of its originals.
+    `approve --project shop --min-similarity 0.93 --type warning` approves all that match the rule, but those that
+    contradict each other. `approve ID --leave-out 3` merges the others of its originals.
     """
     if ((content, lessons, expect) != (None, None, None) or leave_out) and len(ids or ()) != 1:
         raise UsageError("--content, --lessons, --leave-out and --expect are for one suggestion: give its id")
@@ -177,7 +177,7 @@ def reject(
     note: Reason = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Reject suggestions, by ids or by rule. They are not proposed again unless their group changes."""
+    """Reject suggestions, by ids or by rule. Of three originals or more, the next run proposes parts."""
     rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
     return _decide(ids, rule, "reject", {"note": note}, as_json=as_json)
 

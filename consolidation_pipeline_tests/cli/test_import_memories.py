@@ -38,11 +38,18 @@ def test_import_keeps_good_rows_and_lists_bad_rows(cli: Cli, write: Write, tmp_p
     assert cli("metrics", "p", "--json").json["memories"] == 1
 
 
-def test_import_shows_first_twenty_bad_rows(cli: Cli, write: Write) -> None:
+def test_import_shows_first_twenty_reasons(cli: Cli, write: Write) -> None:
+    rows = [{**GOOD, "memory_type": f"type {at}"} for at in range(25)]
+    answer = cli("import", write(*rows), "--project", "p")
+    assert (answer.code, answer.err.count("line ")) == (1, 20)
+    assert "and 5 more reasons" in answer.err
+
+
+def test_import_tells_each_reason_once(cli: Cli, write: Write) -> None:
     answer = cli("import", write(*["bad"] * 25), "--project", "p")
     assert answer.code == 1
-    assert answer.err.count("line ") == 20
-    assert "and 5 more" in answer.err
+    assert answer.err.count("lines 1, 2, 3, 4, 5 and 20 more: ") == 1
+    assert "line 6" not in answer.err
     assert answer.out == "p: 0 added, 0 there before, 25 bad\n"
     assert "project p was created and is empty; `consolidation projects delete p` removes it" in answer.err
 

@@ -8,7 +8,20 @@ from threading import Event
 import pytest
 
 from consolidation_pipeline.cli import output
-from consolidation_pipeline.cli.output import poll_progress, show_progress
+from consolidation_pipeline.cli.output import poll_progress, shorten, show_progress
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Refunds\nRefunds need a key.\nDo: pass one.", "Refunds: Refunds need a key. Do: pass one."),
+        ("Refunds need a key.\nPass one.", "Refunds need a key. Pass one."),
+        ("Refunds need\ta key", "Refunds need a key"),
+        ("\n", ""),
+    ],
+)
+def test_title_is_told_from_the_text_behind_it(text: str, line: str) -> None:
+    assert shorten(text, 80) == line
 
 
 def test_progress_without_terminal_is_lines(

@@ -33,6 +33,21 @@ def test_plan_shows_merges_suggestions_and_archives(cli: Cli) -> None:
     assert cli("metrics", "notes", "--json").json["last_run"] is None
 
 
+def test_plan_names_the_pair_of_each_reason(cli: Cli, write: Write) -> None:
+    row = {"content": LESSONS[3].replace("30", "90"), "created_at": RECENT}
+    assert cli("import", write(row), "--project", "notes", "--source", "more").code == 0
+    lines = cli("plan", "notes").out.splitlines()
+    at = lines.index("left to a person: 3 memories that may say the same")
+    texts = {line[2:4]: line for line in lines[at + 1 : at + 4]}
+    assert texts.keys() == {"1.", "2.", "3."}
+    reasons = lines[at + 4 : at + 7]
+    assert sorted(line.split(":")[0] for line in reasons) == ["  1 and 2", "  1 and 3", "  2 and 3"]
+    for line in reasons:
+        pair, values = line.split(":")[0].split(" and "), line.split("different values: ")[1].split(" (")[0]
+        told = [next(text for text in texts.values() if value in text)[2] for value in values.split(" / ")]
+        assert sorted(told) == [side.strip() for side in pair]
+
+
 def test_plan_json_lists_every_group(cli: Cli) -> None:
     made = cli("plan", "notes", "--json").json
     assert [len(merge["sources"]) for merge in made["merges"]] == [3]

@@ -21,6 +21,7 @@ _SENTENCE_END = re.compile(r"[\s.!?…。！？]*\Z")
 # The rest of a word, and marks that close what it stands in.
 _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`\"'”’»)\]*]*")
 _HEADING_BEHIND = re.compile(r"[^.!?:]* ?:\s")
+_AND = re.compile(r"\s(?:and|und|y|e|et)\s+", re.IGNORECASE)
 _NUMBER_BEHIND = re.compile(r"\s\d")
 # The rest of a unit: "6 mg/kg".
 _UNIT = re.compile(r"/[^\W\d_]+\b(?![./])")
@@ -127,6 +128,10 @@ class DifferingWords:
         words = load_language(reading.language or "en")
         begin, last = self.find_clause(claimed)
         cues = [cue.start for cue in reading.cues if cue.clause == token.clause and cue.category in _VERB_CUES]
+        # "Amounts to 5 euros and is debited": a verb behind "and" has the subject of the one before.
+        joined = (one.end() for one in _AND.finditer(reading.text, end, last))
+        last = next((at for at in joined if at in cues or self._opens_with_auxiliary(at)), last)
+        cues = [cue for cue in cues if cue < last]
         before, after = split_words(reading.text[begin:start]), split_words(reading.text[end:last])
         is_after = any(cue < start for cue in cues) or not words.passive_auxiliaries.isdisjoint(before)
         is_before = any(cue > start for cue in cues) or not words.passive_auxiliaries.isdisjoint(after)
@@ -135,6 +140,11 @@ class DifferingWords:
             return is_before and not is_after and (claimed == "name" or is_numbered)
         opening = split_words(reading.text)[:1]
         return claimed == "name" and words.determiners.isdisjoint(opening)
+
+    def _opens_with_auxiliary(self, at: int) -> bool:
+        """Return True if a word such as "is" stands at an offset."""
+        auxiliaries = load_language(self.reading.language or "en").passive_auxiliaries
+        return not auxiliaries.isdisjoint(split_words(self.reading.text[at:])[:1])
 
     def _opens_heading(self, end: int) -> bool:
         """Return True if a heading ends behind a value that ends here, and another value follows; not for a report."""

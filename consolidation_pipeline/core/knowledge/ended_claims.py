@@ -122,13 +122,21 @@ def names_former_value(before: Claim, after: Claim) -> bool:
 
 def _ends(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if a change that ``after`` tells is one of what ``before`` says."""
-    if change.form not in ("from", "gone") and not before.is_state:
+    if change.form not in ("from", "gone") and not before.is_state and not _names_its_verb(before, after, change):
         return False
     if change.was:
         return _names_former(before, after, change)
     if change.form == "ended":
         return _ends_claim(before, after, change)
     return _states_present(before, after, change)
+
+
+def _names_its_verb(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if "no longer leaks" shows that the last word of "the kettle leaks" is a verb and no title's noun."""
+    if change.form != "ended" or before.is_statement or before.is_plan or before.asks or before.is_event:
+        return False
+    behind = [token for token in after.tokens if token.start >= change.cue[1]]
+    return bool(behind) and behind[0].key == before.tokens[-1].key
 
 
 def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: bool = False) -> bool:

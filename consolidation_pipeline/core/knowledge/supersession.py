@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from typing import Literal
 
+from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import Token
-from consolidation_pipeline.core.knowledge.change_words import Span, drop_reason, find_permissions
+from consolidation_pipeline.core.knowledge.change_words import Span, drop_reason, find_changes, find_permissions
 from consolidation_pipeline.core.knowledge.claim_slots import (
     have_same_words,
     is_one_slot,
@@ -73,6 +76,10 @@ _UNCERTAIN = (
 )
 # What lets two sentences hold beside each other.
 _BESIDE = (have_other_owners, have_other_kinds, hold_side_by_side)
+# What may stand between what changed and why, and the fewest words of a clause.
+_EXPLAINS = re.compile(r"\s?(?:[:;]|\s[–—-]|\s(?:since|now that|seit|seitdem|desde que|depuis que))\s")
+_FEWEST_WORDS = 3
+_COMMAS = re.compile(r"[,，、;；]")
 # What stands for "may" where it is no plan.
 _CAN = "can"
 # Characters of each sentence in the reason of a relation.
@@ -226,7 +233,7 @@ def revise_sentence(was: str, now: str) -> Revision | None:
 
 
 def _list_readings(was: str, now: str, language: str) -> Iterator[tuple[str, str]]:
-    """Yield two sentences as they are compared: as they are, and the later one without why something changed.
+    """Yield two sentences as they are compared: as they are, and without why something changed, or was so.
 
     What one "may" do by both is no plan, but allowed or not.
     """
@@ -237,6 +244,20 @@ def _list_readings(was: str, now: str, language: str) -> Iterator[tuple[str, str
     short = drop_reason(now, language)
     if short != now:
         yield was, short
+    if any(change.form == "ended" for change in find_changes(short, language)):
+        # "Times out, because X" is over too, whatever ended it: "no longer times out: Y was done".
+        former, present = (_drop_explanation(drop_reason(text, language), language) for text in (was, now))
+        if (former, present) != (was, short):
+            yield former, present
+
+
+def _drop_explanation(sentence: str, language: str) -> str:
+    """Return a sentence without a clause behind a colon or the like: "no longer leaks: the seal was replaced"."""
+    head, *rest = _EXPLAINS.split(sentence, maxsplit=1)
+    words = split_words(rest[0]) if rest else ()
+    read = load_language(language)
+    is_clause = read.passive_auxiliaries.intersection(words) or read.determiners.intersection(words[:1])
+    return head if is_clause and len(words) >= _FEWEST_WORDS else sentence
 
 
 def _fill_in(text: str, spans: Iterable[Span], word: str) -> str:
@@ -329,7 +350,7 @@ def _compare_states(before: Claim, after: Claim) -> Revision | None:
         return None
     if any(change.form == "contrast" for claim in (before, after) for change in claim.changes):
         return None
-    if not have_same_words(before, after) or deny_other_clause(before, after):
+    if not have_same_words(before, after) or deny_other_clause(before, after) or _exchange_clauses(before, after):
         return None
     if not is_one_slot(before, after, comparison) or stand_in_opposite_places(before, after):
         return None
@@ -340,6 +361,14 @@ def _compare_states(before: Claim, after: Claim) -> Revision | None:
     is_certain = comparison.relation == "replaces" and not differ_in_order(before, after)
     is_certain = is_certain and not tell_other_days(before, after)
     return Revision(before.text, after.text, False, is_certain)
+
+
+def _exchange_clauses(before: Claim, after: Claim) -> bool:
+    """Return True if only two clauses change places of which one denies: "(drinks) tea, not milk", "not milk, tea"."""
+    start = next((at for at, (a, b) in enumerate(zip(before.text, after.text, strict=False)) if a != b), 0)
+    one, other = ([*map(str.strip, _COMMAS.split(claim.text[start:].rstrip("。.!")))] for claim in (before, after))
+    denied = [Claim.of(clause, before.language).is_denied for clause in one]
+    return len(one) == 2 and other == one[::-1] and denied.count(True) == 1
 
 
 def _find_translated(was: str, now: str) -> Revision | None:

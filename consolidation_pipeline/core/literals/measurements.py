@@ -40,7 +40,8 @@ _ORDINALS = ("st", "nd", "rd", "th")
 _UNSPACED = "\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 AFTER_NUMBER = re.compile(
     rf"(?P<gap>(?:{BLANK}|-)?)"
-    rf"(?P<name>per cent\b|{_TEMPERATURE}|[^\W\d_{_UNSPACED}][^\W{_UNSPACED}]{{0,14}}(?![^\W{_UNSPACED}])|[%°])"
+    rf"(?P<name>per cent\b|{_TEMPERATURE}|[^\W\d_{_UNSPACED}][^\W{_UNSPACED}]{{0,14}}(?![^\W{_UNSPACED}])|[%°]"
+    r"|[€£$](?![\w{(]))"
 )
 
 

@@ -178,7 +178,7 @@ class _Packing:
         contradictions = self.contradictions
         for passage in new:
             for (known, opposite), kind, words, others in self._find_contradicted(piece, passage):
-                if piece.is_near or known.is_near:
+                if (piece.is_near or known.is_near) and not _are_replaced(piece, known):
                     sides = to_side(piece, passage, words), to_side(known, opposite, others)
                     contradictions = add_side(contradictions, kind, *sides)
         spent = _count_tokens(selected, contradictions, self.pointers)
@@ -231,6 +231,13 @@ class _Packing:
                 if found:
                     other, difference = found
                     yield self._told[other], difference.kind, difference.a, difference.b
+
+
+def _are_replaced(one: ContextPiece, other: ContextPiece) -> bool:
+    """Return True if a third memory is known to replace the newer of two, and it or the newer one the older."""
+    older, newer = sorted((one, other), key=lambda piece: piece.learned_at)
+    third = {*newer.newer_ids} - {older.id}
+    return bool(third) and not third.union((newer.id,)).isdisjoint(older.newer_ids)
 
 
 def _count_tokens(

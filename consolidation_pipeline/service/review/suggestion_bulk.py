@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.review.suggestion_decisions import (
     SuggestionDecision,
@@ -22,6 +23,7 @@ from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review import suggestions as store
 
+_CONTRADICTIONS = [kind for kind, verdict in PROOFS.items() if verdict == "contradicts"]
 # Functions by the name of their decision.
 DECISIONS: dict[str, Callable[..., SuggestionDecision]] = {
     "approve": approve_suggestion,
@@ -123,7 +125,8 @@ def decide_matching(
     """Decide all suggestions that match a rule, each in its own transaction; a conflict does not stop the others.
 
     A rule about a kind of difference also selects the groups that match it among those that wait beyond
-    ``review_limit``: they are proposed first.
+    ``review_limit``: they are proposed first. Only such a rule approves suggestions whose originals contradict each
+    other: by any other one these are refused.
 
     Args:
         decision: A key of ``DECISIONS``.
@@ -144,10 +147,22 @@ def decide_matching(
         refill_queue(engine, project.id, options, changed_by=decided_by, rule=rule.of_groups)
     with engine.connect() as connection:
         ids = _list_ids(connection, project.id, rule)
+        is_blind = decision == "approve" and rule.differ_only_in is None
+        contradicting = store.list_differing(connection, ids, kinds=_CONTRADICTIONS) if is_blind else set()
     if expected not in (None, len(ids)):
         raise ConflictError(f"{len(ids)} suggestions match now, not {expected}: nothing was decided")
-    done = decide_each(engine, ids[:most], decision, settings=settings, decided_by=decided_by, **how)
-    return replace(done, remaining=len(ids[most:]) if most is not None else 0)
+    chosen = ids[:most]
+    left = [(id_, _tell_contradiction(id_)) for id_ in chosen if id_ in contradicting]
+    clear = [id_ for id_ in chosen if id_ not in contradicting]
+    done = decide_each(engine, clear, decision, settings=settings, decided_by=decided_by, **how)
+    return replace(done, refused=[*done.refused, *left], remaining=len(ids) - len(chosen))
+
+
+def _tell_contradiction(id_: UUID) -> str:
+    return (
+        f"the originals of suggestion {id_} contradict each other: approve it by its id, or by a rule on one kind of "
+        "difference"
+    )
 
 
 def _check_rule(rule: Rule) -> None:

@@ -124,7 +124,7 @@ def reject_suggestion(
     settings: Settings | None = None,
     refill: bool = True,
 ) -> SuggestionDecision:
-    """Keep the originals separate; they are not proposed again unless their group changes.
+    """Keep the originals separate: they are not proposed again as they are, but of three or more, parts of them are.
 
     Raises:
         NotFoundError: There is no such suggestion.

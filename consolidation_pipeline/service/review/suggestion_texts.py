@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from consolidation_pipeline.core.differences.explanation import Explanation
 from consolidation_pipeline.core.knowledge.difference_kinds import explain_pairs
 from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.core.text.text_merge import MergedText, merge_capped
@@ -12,6 +13,9 @@ from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.llm.prompts.suggestion import OriginalMemory
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
+
+# Kinds of differences in what a text holds under or of.
+_CONDITIONS = ("added cue", "moved cue")
 
 
 def read_text(row: Row[Any]) -> str:
@@ -55,11 +59,17 @@ def merge_originals(rows: Sequence[Row[Any]], *, max_chars: int) -> MergedText:
 
 
 def _contradict(rows: Sequence[Row[Any]]) -> bool:
-    """Return True if two of the originals contradict each other and were learned on different days."""
+    """Return True if two of the originals were learned on different days and contradict each other, or may do so."""
     return any(
-        explanation.verdict == "contradicts" and rows[i].learned_at.date() != rows[j].learned_at.date()
+        _may_contradict(explanation) and rows[i].learned_at.date() != rows[j].learned_at.date()
         for i, j, explanation in explain_pairs([read_text(row) for row in rows], word_similarity)
     )
+
+
+def _may_contradict(explanation: Explanation) -> bool:
+    """Return True for a contradiction, and for two conditions in one place, such as "before" and "after"."""
+    conditions = [one for one in explanation.differences if one.kind in _CONDITIONS]
+    return explanation.verdict == "contradicts" or any(one.a and one.b for one in conditions)
 
 
 def _approved_first(rows: Iterable[Row[Any]]) -> list[Row[Any]]:

@@ -8,6 +8,7 @@ again, and what is compared counts as changed until its groups are formed.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -17,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.topic_threshold import limit_topic_size
+from consolidation_pipeline.core.memories.memories import hash_text
+from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import scope_keys, type_keys
@@ -33,7 +36,15 @@ Mask = npt.NDArray[np.bool_]
 # Memories of the empty scope are found by searches in any scope, so the recall gate of each scope reads them.
 _EMPTY = UUID(int=0)
 _PACKED_NODE = np.dtype(
-    [("id", "S16"), ("type", "<i8"), ("repeats", "S16"), ("version", "<i8"), ("into", "S16"), ("reused", "<i8")]
+    [
+        ("id", "S16"),
+        ("type", "<i8"),
+        ("repeats", "S16"),
+        ("version", "<i8"),
+        ("into", "S16"),
+        ("reused", "<i8"),
+        ("rejected", "<u8"),
+    ]
 )
 
 
@@ -130,7 +141,7 @@ def _hash_scopes(run: ProjectRun, nodes: Nodes, rules: PairRules) -> tuple[dict[
     if run.options.pair_judge != "none" or any(test.kind == "must_not_merge" for test in run.memory_tests):
         return dict.fromkeys(scopes, ""), of_node
     limit = limit_topic_size(int(number_contents(nodes, rules).max(initial=-1)) + 1)
-    common, rows = _hash_common(run, rules), _pack(nodes.select(order))
+    common, rows = _hash_common(run, rules), _pack(nodes.select(order), rules)
     hashes = {}
     for scope, start, end in zip(scopes, first.tolist(), [*first[1:].tolist(), len(rows)], strict=False):
         part = rows[start:end]
@@ -141,11 +152,23 @@ def _hash_scopes(run: ProjectRun, nodes: Nodes, rules: PairRules) -> tuple[dict[
     return hashes, of_node
 
 
-def _pack(nodes: Nodes) -> npt.NDArray[np.void]:
+def _pack(nodes: Nodes, rules: PairRules) -> npt.NDArray[np.void]:
     rows = np.zeros(len(nodes), dtype=_PACKED_NODE)
     rows["id"], rows["type"], rows["repeats"] = nodes.ids, type_keys(nodes), nodes.repeats
     rows["version"], rows["into"], rows["reused"] = nodes.graph_version, nodes.merged_into, nodes.reused
+    rows["rejected"] = _hash_rejections(nodes, rules)
     return rows
+
+
+def _hash_rejections(nodes: Nodes, rules: PairRules) -> npt.NDArray[np.uint64]:
+    """Return for each node (n,) a hash of the groups of its unit that people rejected, 0 = none."""
+    found = Counter[bytes]()
+    for group in rules.rejected:
+        number = hash_text("".join(id_.hex() for id_ in sorted(group)))
+        found.update(dict.fromkeys(group, number))
+    known = np.array(sorted(found), dtype="S16")
+    numbers = np.array([0, *(found[id_] % 2**64 for id_ in known.tolist())], dtype=np.uint64)
+    return numbers[1 + find_positions(known, np.where(nodes.merged_into != b"", nodes.merged_into, nodes.ids))]
 
 
 def _hash_common(run: ProjectRun, rules: PairRules) -> str:

@@ -40,6 +40,7 @@ from consolidation_pipeline.service.similarity.merge_groups import (
 from consolidation_pipeline.service.similarity.merge_vetoes import apply_vetoes, find_units
 from consolidation_pipeline.service.similarity.recall_answers import RefusedMerge, load_answers, store_answers
 from consolidation_pipeline.service.similarity.recall_gate import GateDecision, LoadPlain, find_refused
+from consolidation_pipeline.service.similarity.rejected_groups import divide_rejected
 from consolidation_pipeline.service.similarity.upcoming_archives import UpcomingArchives, find_upcoming_archives
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids
@@ -273,6 +274,7 @@ def _build_suggest_tier(
     pairs = unit_pairs.pairs
     candidates = pairs.select((unit_pairs.verdict >= ASK) & ~archived[pairs.i] & ~archived[pairs.j])
     labels = complete_linkage(len(units), candidates, run.thresholds["t_suggest"])
+    labels = divide_rejected(connection, units, labels, candidates, contents.rejected)
     asked_pairs = list_asked_pairs(connection, run, contents, units, labels, unit_pairs)
     details = [{"asked_pairs": asked_pairs.get(number, [])} for number in range(int(labels.max(initial=-1)) + 1)]
     return _build_unit_tier("suggest", x, units, labels, details)

@@ -27,7 +27,7 @@ from consolidation_pipeline.service.similarity.graph_nodes import content_keys, 
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
-from consolidation_pipeline.store.review.suggestions import load_variants
+from consolidation_pipeline.store.review.suggestions import load_rejected, load_variants
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, TOPIC, Neighbors, Nodes
 
@@ -40,15 +40,18 @@ class PairRules:
     """Decisions of people on merges.
 
     ``cannot_link``: memories that must not be merged. ``variants``: those that must neither be merged nor asked about.
+    ``rejected``: ids of the units of each group that is not one memory.
     """
 
     cannot_link: CannotLink
     variants: CannotLink
+    rejected: frozenset[frozenset[bytes]]
 
 
 def load_pair_rules(connection: Connection, project_id: UUID) -> PairRules:
     """Return what people decided on merges of the project."""
-    return PairRules(load_cannot_links(connection, project_id), load_variants(connection, project_id))
+    cannot_link, variants = load_cannot_links(connection, project_id), load_variants(connection, project_id)
+    return PairRules(cannot_link, variants, load_rejected(connection, project_id))
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Contents:
     ``nodes`` and their grouping vectors ``x`` float32 (n, d), sorted by id; d is 0 before they are loaded.
     ``content_of_row`` (n,): content of each node. ``pairs`` (m,): similar contents, of one memory type unless
     ``cross_type`` is on or a person is asked. ``verdict`` (m,): on each pair. ``total``: contents of the whole project.
+    ``rejected``: as in ``PairRules``.
     """
 
     nodes: Nodes
@@ -66,6 +70,7 @@ class Contents:
     pairs: SimilarPairs
     verdict: Verdicts
     total: int
+    rejected: frozenset[frozenset[bytes]]
 
     @property
     def count(self) -> int:
@@ -80,7 +85,8 @@ class Contents:
         i, j = number[self.pairs.i], number[self.pairs.j]
         inside = (i >= 0) & (j >= 0)
         pairs = SimilarPairs(i[inside], j[inside], self.pairs.similarity[inside])
-        return Contents(self.nodes.select(rows), x, numbers.reshape(-1), pairs, self.verdict[inside], self.total)
+        nodes, verdict = self.nodes.select(rows), self.verdict[inside]
+        return Contents(nodes, x, numbers.reshape(-1), pairs, verdict, self.total, self.rejected)
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,8 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
         for given, highest in ((rules.cannot_link, ASK), (rules.variants, TOPIC)):
             forbidden = are_forbidden(nodes, content_of_row, pairs, given)
             verdict[forbidden] = np.minimum(verdict[forbidden], highest)
-    return Contents(nodes, x, content_of_row, pairs, verdict, int(content_of_row.max(initial=-1)) + 1)
+    total = int(content_of_row.max(initial=-1)) + 1
+    return Contents(nodes, x, content_of_row, pairs, verdict, total, rules.rejected)
 
 
 def are_forbidden(nodes: Nodes, content_of_row: Labels, pairs: SimilarPairs, rules: CannotLink) -> Mask:

@@ -17,7 +17,7 @@ from consolidation_pipeline.store.database.raw_connections import fetch_rows, fo
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
 from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
-from consolidation_pipeline.store.database.vector_copy import load_columns
+from consolidation_pipeline.store.database.vector_copy import load_columns, to_ids
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.ledger.ledger_writer import (
     Author,
@@ -246,6 +246,24 @@ def load_variants(connection: Connection, project_id: UUID) -> CannotLink:
     return CannotLink(*load_columns(connection, _LOAD_VARIANTS, {"project": project_id}, kinds))
 
 
+# Rejected groups whose memories still have the texts that the person read, so that the fingerprint is the same.
+_LIST_REJECTED = """
+    SELECT s.original_memory_ids FROM consolidation.consolidation_suggestions s, LATERAL (
+        SELECT string_agg(o.id || ' ' || coalesce(t.content_hash, c.content_hash), E'\\n'
+            ORDER BY o.id || ' ' || coalesce(t.content_hash, c.content_hash) COLLATE "C") AS parts
+        FROM unnest(s.original_memory_ids) AS o(id) LEFT JOIN consolidation.task_memories t ON t.id = o.id
+            LEFT JOIN consolidation.consolidated_memories c ON c.id = o.id) texts
+    WHERE s.project_id = :project AND s.status = 'rejected'
+        AND s.fingerprint = encode(sha256(convert_to(texts.parts, 'UTF8')), 'hex')
+"""
+
+
+def load_rejected(connection: Connection, project_id: UUID) -> frozenset[frozenset[bytes]]:
+    """Return the memories of each group that a person rejected, if they still have the texts that were read."""
+    found = connection.scalars(text(_LIST_REJECTED), {"project": project_id})
+    return frozenset(frozenset(to_ids(ids).tolist()) for ids in found)
+
+
 _LIST_FINGERPRINTS = """
     SELECT fingerprint FROM consolidation.consolidation_suggestions
     WHERE project_id = :project AND status <> 'superseded'
@@ -355,6 +373,17 @@ def list_pending_ids(
         "limit": limit,
     }
     return list(connection.scalars(text(compose(_LIST_PENDING_IDS, filters=filters)), bound))
+
+
+_LIST_DIFFERING = """
+    SELECT s.id FROM consolidation.consolidation_suggestions s WHERE s.id = ANY(:ids) AND EXISTS (
+        SELECT 1 FROM unnest(s.difference_kinds) AS d(kind) WHERE split_part(d.kind, ':', 1) = ANY(:kinds))
+"""
+
+
+def list_differing(connection: Connection, ids: Sequence[UUID], *, kinds: Sequence[str]) -> set[UUID]:
+    """Return the suggestions among these ids whose originals differ in one of the kinds, wherever it stands."""
+    return set(connection.scalars(text(_LIST_DIFFERING), {"ids": list(ids), "kinds": list(kinds)}))
 
 
 _LOCK_SUGGESTION = "SELECT s.* FROM consolidation.consolidation_suggestions s WHERE s.id = :id FOR UPDATE"

@@ -506,6 +506,65 @@ def test_more_words_of_change(older: str, newer: str, status: str | None) -> Non
     assert find_status(older, newer) == status
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "The pump stalls after ten minutes because the inlet has no filter.",
+            "The pump no longer stalls: a filter was fitted.",
+        ),
+        ("The kettle leaks.", "The kettle no longer leaks."),
+        ("The gate is stuck at night: the hinge rusts.", "The gate is no longer stuck since the hinge is oiled."),
+        (
+            "Die Pumpe fällt nachts aus, weil der Filter verstopft ist.",
+            "Die Pumpe fällt nicht mehr aus: der Filter wurde ersetzt.",
+        ),
+        ("La caldera pierde agua porque la junta está rota.", "La caldera ya no pierde agua: la junta fue cambiada."),
+    ],
+)
+def test_claim_ends_with_its_reason(older: str, newer: str) -> None:
+    found = compare(older, newer, same_writer=False)
+    assert found is not None
+    assert (found.status, found.rule, found.was, found.now) == ("confirmed", "change words", older, newer)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The wiki lists people and teams.", "The wiki no longer lists: tickets, pages and files."),
+        ("The door sticks because the frame is wet.", "The frame is no longer wet: the roof was repaired."),
+        (
+            "The lift stops at floor 3 because a sensor is dirty.",
+            "The lift no longer stops at floor 4: a sensor was cleaned.",
+        ),
+        (
+            "The mill pump stalls because the inlet is blocked.",
+            "The yard pump no longer stalls: the inlet was cleaned.",
+        ),
+        ("他早上只吃面包,不吃米饭。", "他早上不吃米饭,只吃面包。"),
+    ],
+)
+def test_claim_outlives_end_of_another_one(older: str, newer: str) -> None:
+    assert compare(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "Die Miete beträgt 2.400 Euro und wird am 3. abgebucht.",
+            "Die Miete beträgt 2.650 Euro und wird am 3. abgebucht.",
+        ),
+        ("The fee amounts to 40 euros and is paid monthly.", "The fee amounts to 45 euros and is paid monthly."),
+        ("The filter costs 30 euros and must be ordered.", "The filter costs 35 euros and must be ordered."),
+    ],
+)
+def test_value_before_second_verb_is_revised(older: str, newer: str) -> None:
+    found = compare(older, newer)
+    assert found is not None
+    assert (found.status, found.rule) == ("confirmed", "same writer")
+
+
 def test_all_that_says_the_same_is_superseded() -> None:
     texts = [
         "The kiln is fired every Friday at 14:00.",

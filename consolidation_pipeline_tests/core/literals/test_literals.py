@@ -16,6 +16,16 @@ def test_literals_compare_by_kind_and_value() -> None:
     assert frozenset((spaced, spelled)) == {Literal("number", "30 s")}
 
 
+@pytest.mark.parametrize("text", ["30 €", "30€", "€30", "30 euros"])
+def test_currency_stands_before_or_behind_the_number(text: str) -> None:
+    assert literals(f"It costs {text}.") == {Literal("number", "30 €")}
+
+
+def test_variable_behind_a_number_is_no_currency() -> None:
+    assert Literal("number", "3") in literals("repeat 3 $HOME")
+    assert literals("30 $") != literals("30 €")
+
+
 def test_repeated_literal_has_its_first_position() -> None:
     (port,) = literals("Port 80, really 80")
     assert (port.text, port.start) == ("80", 5)

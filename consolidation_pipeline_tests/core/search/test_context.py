@@ -145,6 +145,21 @@ def test_newer_piece_comes_before_what_it_supersedes() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("newer_of_second", "disputes"), [([], 1), ([3], 0)], ids=["nothing newer", "third replaces both"]
+)
+def test_replaced_memories_are_no_dispute(newer_of_second: list[int], disputes: int) -> None:
+    texts = [
+        "The export stops after 30 minutes.",
+        "The export stops after 45 minutes.",
+        "The export runs to its end now.",
+    ]
+    first, second, third = (piece(at, "raw", text, score=0.9) for at, text in enumerate(texts, start=1))
+    first = replace(first, newer_ids=(UUID(int=2),))
+    second = replace(second, newer_ids=tuple(UUID(int=one) for one in newer_of_second))
+    assert len(select_pieces([first, second, third], budget=1_000).contradictions) == disputes
+
+
 @pytest.mark.parametrize("field", ["newer_ids", "rival_ids", "change_ids"])
 def test_what_may_be_newer_comes_first_too(field: str) -> None:
     older = replace(piece(1, "raw", FACT, score=0.9), **{field: (UUID(int=2),)})

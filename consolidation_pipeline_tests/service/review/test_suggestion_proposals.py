@@ -100,6 +100,16 @@ def test_originals_that_contradict_are_told_newest_first(pipeline: Pipeline) -> 
     assert not details.get("dropped")
 
 
+def test_other_conditions_are_told_newest_first(pipeline: Pipeline) -> None:
+    pipeline.configure_new(archive=False, summarize=False)
+    rule = "Fill the boiler of the espresso machine {} you switch it on, otherwise the heating coil burns through."
+    pipeline.add([dated(word, rule.format(word), day) for day, word in ((2, "before"), (4, "after"))])
+    propose(pipeline)
+    (shown,) = list_pending(pipeline)
+    told = [f"2026-03-04: {rule.format('after')}", f"2026-03-02: {rule.format('before')}"]
+    assert shown.content.split("\n\n") == told
+
+
 def test_reason_of_an_undone_merge_is_told(pipeline: Pipeline) -> None:
     pipeline.configure_new(archive=False, summarize=False)
     pipeline.add([note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}")])

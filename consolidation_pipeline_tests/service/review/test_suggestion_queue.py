@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -49,13 +50,13 @@ def pair_rows(pairs: Sequence[int] = range(PAIRS), **fields: Any) -> list[dict[s
 
 
 class Queue:
-    """Project with five pairs of memories to decide on and room for two suggestions; decisions on them."""
+    """Project with memories to decide on, by default five pairs, and room for two suggestions; decisions on them."""
 
-    def __init__(self, pipeline: Pipeline, **options: Any) -> None:
+    def __init__(self, pipeline: Pipeline, rows: Sequence[dict[str, Any]] | None = None, **options: Any) -> None:
         self.pipeline, self.engine = pipeline, pipeline.engine
         self.options = {"summarize": False, "archive": False, "review_limit": 2, **options}
         pipeline.configure_new(**self.options)
-        pipeline.add(pair_rows())
+        pipeline.add(pair_rows() if rows is None else rows)
 
     def run(self, **options: Any) -> ProposalResult:
         self.pipeline.configure(**{**self.options, **options})
@@ -164,6 +165,51 @@ def test_variants_are_never_merged_or_asked_about(queue: Queue) -> None:
     assert get_suggestion(queue.engine, kept.suggestion_id).status == "pending"
 
 
+TRIPLE = (
+    "The uploader retries 5 times and then gives up, logging AccessDenied, when the bucket policy denies an upload.",
+    "When the bucket policy denies an upload, the uploader logs AccessDenied and retries 5 times before it gives up.",
+    "When the bucket policy denies an upload, the uploader logs AccessDenied and retries 3 times before it gives up.",
+)
+
+
+@pytest.fixture
+def triple(shared: Pipeline) -> Queue:
+    """Project with a suggestion to merge three memories, of which two may say the same."""
+    shared.clear()
+    queue = Queue(shared, [note(str(at), text) for at, text in enumerate(TRIPLE)])
+    assert queue.run().created == 1
+    assert list_texts(queue) == [set(TRIPLE)]
+    return queue
+
+
+def list_texts(queue: Queue) -> list[set[str]]:
+    return [{original.content for original in one.originals} for one in queue.list()]
+
+
+def test_parts_of_rejected_group_are_asked_about(triple: Queue) -> None:
+    queue, rejection = triple, triple.decide(reject_suggestion)
+    asked = []
+    while queue.run().waiting:
+        asked += list_texts(queue)
+        queue.decide(reject_suggestion)
+    assert asked[0] == set(TRIPLE[:2])
+    assert sorted(map(sorted, asked)) == sorted(map(sorted, combinations(TRIPLE, 2)))
+    assert queue.run() == ProposalResult(groups=1, proposed_before=1)
+    queue.pipeline.roll_back(rejection.group_id)
+    assert list_texts(queue) == [set(TRIPLE)]
+
+
+def test_variants_are_not_asked_about_in_parts(triple: Queue) -> None:
+    triple.decide(keep_variants)
+    assert (triple.run().groups, triple.list()) == (0, [])
+
+
+def test_plan_shows_parts_of_rejected_group(triple: Queue) -> None:
+    triple.decide(reject_suggestion)
+    plan = triple.pipeline.plan()
+    assert [{*question.texts.values()} for question in plan.questions] == [set(TRIPLE[:2])]
+
+
 def test_decisions_teach_calibration_at_once(queue: Queue) -> None:
     queue.run()
     queue.decide(approve_suggestion)
@@ -228,6 +274,16 @@ def test_rule_proposes_only_what_it_decides(shared: Pipeline) -> None:
     assert (len(done.decided), state.pending, state.groups_beyond) == (2, 0, 3)
     nearest = Rule(SLUG, min_similarity=1.0, differ_only_in="value")
     assert count_matching(shared.engine, nearest, settings=settings).total == 0
+
+
+def test_rule_approves_contradictions_of_its_kind_alone(queue: Queue) -> None:
+    queue.run()
+    ids = [one.id for one in queue.list()]
+    done = queue.decide_matching("approve", min_similarity=0.5)
+    assert (done.decided, [id_ for id_, _ in done.refused]) == ([], ids)
+    assert all("contradict each other: approve it by its id" in why for _, why in done.refused)
+    assert queue.state.pending == 2
+    assert len(queue.decide_matching("approve", differ_only_in="value").decided) == PAIRS
 
 
 def test_rule_decides_at_most_a_number(queue: Queue) -> None:

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.memory_tests.memory_test import build_test
+from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
+from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity import calibration_fit, recall_gate
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes
@@ -20,9 +22,9 @@ from consolidation_pipeline.service.similarity.merge_groups import load_pair_rul
 from consolidation_pipeline.service.similarity.similarity_graph import update_similarity_graph
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline_tests.hypothesis_examples import examples
-from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 from consolidation_pipeline_tests.service.shadow.shadow_helpers import add_tests
 from consolidation_pipeline_tests.service.similarity.test_similarity_graph import (
     ADD,
@@ -120,6 +122,18 @@ def test_unchanged_scopes_are_not_loaded(pipeline: Pipeline, monkeypatch: pytest
     assert done.clusters.contents == 19
     assert done.clusters.groups["merge"] == 9
     assert dump_groups(pipeline) == before
+
+
+def test_rejection_changes_its_scope_alone(pipeline: Pipeline) -> None:
+    pipeline.add([note(f"bob-{text}", text, user_id="bob") for text in NEAR_MISSES[0]])
+    settle(pipeline)
+    (suggestion,) = list_suggestions(pipeline.engine, SLUG).suggestions
+    decision = reject_suggestion(pipeline.engine, suggestion.id, decided_by="anna")
+    assert list_changed(pipeline) == 1
+    pipeline.run()
+    assert list_changed(pipeline) == 0
+    pipeline.roll_back(decision.group_id)
+    assert list_changed(pipeline) == 1
 
 
 def test_every_change_of_a_scope_is_seen(pipeline: Pipeline) -> None:

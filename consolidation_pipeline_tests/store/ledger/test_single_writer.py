@@ -226,6 +226,7 @@ class StoreArguments:
             "check": NO_LITERAL_IS_LOST,
             "statement": "SELECT id FROM consolidation.task_memories WHERE project_id = :project /* changed */",
             "kind": "event",
+            "kinds": ["value"],
             "purpose": "pattern",
             "payload": {},
             "payloads": [{}],
