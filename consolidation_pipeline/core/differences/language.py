@@ -81,6 +81,8 @@ final_verbs: Last signs of sentences = True if they tell of the past, in a langu
 possession: Forms of "have" or of what stands for it = True if they tell of the past.
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
+floating: Words that may stand on either side of a word in a script without blanks: 仓库的门上锁, 仓库门在晚上上锁.
+stem_verbs: Japanese verbs in their dictionary form, whose stems are read as one word.
 hyphened: Words with a hyphen that mean another thing without it: re-sign.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 times, time_adverbs: Nouns of time, which may stand anywhere in a clause after a word such as "every", and adverbs.
@@ -265,6 +267,7 @@ class Language(FunctionWords):
     ongoing: Mapping[str, str]
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
+    floating: frozenset[str]
     hyphened: frozenset[str]
     split_negations: Mapping[str, Mapping[str, str]]
     denying_verbs: frozenset[str]

@@ -11,6 +11,7 @@ from itertools import chain
 from threading import Lock
 from typing import Any, get_origin
 
+from consolidation_pipeline.core.differences.inflection import list_stems, name_passive
 from consolidation_pipeline.core.differences.language import (
     Clock,
     FunctionWords,
@@ -23,6 +24,8 @@ from consolidation_pipeline.core.differences.language import (
 from consolidation_pipeline.core.grouping.union_find import unite
 
 _PARTICIPLE = re.compile(r"ée?s?\Z")
+# Categories of cues that are no verbs with stems.
+_GRAMMAR = frozenset("polarity need quantity restriction bound modality stance tense order voice time".split())
 # Letters before an ending that has two spellings: "colour", not "hour".
 _SHORTEST_HEAD = 3
 
@@ -92,7 +95,8 @@ def load_language(code: str) -> Language:
     split = partial(_split_entry, function_words.elisions)
 
     # Phrases are words with blanks: "turn on" and "turn off" must not become "turn".
-    equal = [[" ".join(map(stem, split(entry))) for entry in group] for group in raw["synonyms"]["groups"]]
+    entries = [*raw["synonyms"]["groups"], *_list_verb_forms(raw.get("stem_verbs", ()))]
+    equal = [[" ".join(map(stem, split(entry))) for entry in group] for group in entries]
     synonyms = unite([sorted(group, key=lambda entry: " " in entry) for group in equal])
     alike = [[" ".join(map(stem, split(entry))) for entry in group.split(", ")] for group in lists["groups"]]
     groups: dict[str, set[int]] = {}
@@ -114,6 +118,10 @@ def load_language(code: str) -> Language:
         for pole, entries in poles.items():
             for entry in entries:
                 phrases[split(entry)] = Phrase("cue", category, pole)
+    for words, phrase in list(phrases.items()) if raw.get("stem_verbs") else ():
+        if phrase.role == "cue" and phrase.key not in _GRAMMAR:
+            for form in list_stems("".join(words)):
+                phrases.setdefault(split(form), phrase)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
     bare = _find_bare(raw.get("respelled", {}), _list_words(raw, split) | load_vocabulary(code) | {*chain(*phrases)})
@@ -175,6 +183,12 @@ def load_language(code: str) -> Language:
         if field.name not in read
     }
     return Language(**read, **rest)
+
+
+def _list_verb_forms(verbs: Sequence[str]) -> list[list[str]]:
+    """Return each Japanese verb with its stems, and the stems of passives, which are words apart."""
+    forms = [[verb, *list_stems(verb)] for verb in verbs]
+    return [*forms, *([passive] for verb in verbs if (passive := name_passive(verb)))]
 
 
 # Type of a field = what makes it of the value in a file.

@@ -433,7 +433,10 @@ def _are_free(entries: Sequence[int | str], language: Language) -> bool:
     if language.stemmer or not words:
         return False
     claims = {word for entry in words for word in entry.split()[1:2]}
-    is_plain = len(words) == len(entries) and claims.isdisjoint(("polarity", "quantity", "restriction"))
+    if "other quantity all" in words and "polarity" not in claims:  # 航班全部取消, 所有航班取消
+        return True
+    fixed = {"quantity", "restriction", *(() if language.has_late_focus else ("polarity",))}
+    is_plain = len(words) == len(entries) and claims.isdisjoint(fixed)
     return f"{DONE}  " in words or ("other  " in words and is_plain)
 
 

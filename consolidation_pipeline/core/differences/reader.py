@@ -23,6 +23,7 @@ from consolidation_pipeline.core.differences.lexer import (
 )
 from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
+from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
@@ -37,6 +38,8 @@ _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
 # Twice; "every 30 seconds" also tells when.
 _DURATION = re.compile(r"number:[\d.]+ (?:s|min|h|d|month|year)")
 _TIMES = re.compile(r"number:[\d.]+ x")
+# Signs of a word that may end inside of another one, in a script without blanks.
+_LONGEST_OVERLAP = 2
 _ACRONYMS = re.compile(r"[A-Z]{2,}s")  # PDFs
 
 
@@ -83,7 +86,8 @@ class _Reader:
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
-        pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
+        pieces = rewrite(list(split_pieces(self.text, language)), language)
+        pieces = join_times(pieces, language, self.text)
         pieces = join_negations(drop_remarks(pieces, language), language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
@@ -165,6 +169,8 @@ class _Reader:
         """As ``_match``, for words whose meaning depends on those beside them."""
         size, meaning = self._match(pieces, at)
         language, word = self.language, pieces[at].lower
+        if size > 1 and is_unspaced(word) and self._ends_in_longer(pieces, at, size):
+            return 1, language.phrases.get((word,))
         if word in language.participle_prepositions and self.tokens and not self.words_before:
             return 1, Phrase("light")
         if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
@@ -269,7 +275,7 @@ class _Reader:
         language, last = self.language, pieces[end - 1].lower
         meaning = language.phrases.get((last,))
         if meaning and (meaning.key, meaning.pole) == ("bound", "about"):
-            return self._counts(pieces, end)
+            return self._counts(pieces, end) and bool(language.stemmer)
         is_both = language.has_prefixes and last in language.particles and last in language.prepositions
         return is_both and end < len(pieces) and pieces[end].lower in language.determiners
 
@@ -355,6 +361,8 @@ class _Reader:
         """Take note of a preposition or marker, which governs the tokens up to the end of the noun phrase."""
         word = words[-1].lower
         language = self.language
+        if meaning.role == "light" and is_unspaced(word) and word in language.done:  # 迁移到了
+            return
         if word in language.demonstratives:
             self.pointed = len(self.tokens)
         if word in language.date_articles:
@@ -372,8 +380,8 @@ class _Reader:
     def _widen_gap(self, words: Sequence[Piece], meaning: Phrase) -> None:
         """Take note of what stands between two tokens."""
         last, language = words[-1].lower, self.language
-        size = 1 if is_unspaced(last) else len(words)  # 前 is 之前
-        self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * size
+        size, word = (1, "".join(piece.lower for piece in words)) if is_unspaced(last) else (len(words), last)
+        self.frame += [f"{self._classify(word, meaning)} {meaning.key} {meaning.pole}"] * size  # 前 is 之前
         is_link = last in language.prepositions or last in language.participle_prepositions
         self.conjunct += last in language.coordinators
         if meaning.role == "marker" or (is_link and last not in language.genitives):
@@ -388,7 +396,7 @@ class _Reader:
         """Return the class of a function word, of which another one may stand in its place."""
         if word in self.language.light_verbs:
             return f"{VERB}{self.language.read_word(word)}"
-        if meaning.role == "light" and is_unspaced(word) and word in self.language.done:
+        if meaning.role == "light" and is_unspaced(word) and word in self.language.floating.union(self.language.done):
             return DONE
         if meaning.role == "cue":
             return "cue" if meaning.key != "quantity" else "other"
@@ -443,6 +451,18 @@ class _Reader:
             is_name = (size == 1 and self._is_acronym(pieces[at].text)) or self._is_letter(pieces, at)
             return (1, None) if is_name else (size, found)
         return size, found
+
+    def _ends_in_longer(self, pieces: Sequence[Piece], at: int, size: int) -> bool:
+        """Return True if a word of two signs overlaps with a longer one: 前|提交, not 前提|交, and 十|分钟."""
+        end, language = at + size, self.language
+        if size > _LONGEST_OVERLAP or end >= len(pieces) or pieces[end].kind != "word":
+            return False
+        first, last = pieces[at].lower, pieces[end].lower
+        is_known = (first,) in language.phrases or first in language.numbers
+        if not is_known or (last,) in language.phrases or last in language.groups:
+            return False
+        length, meaning = self._match(pieces, at + 1)
+        return meaning is not None and at + 1 + length > end
 
     def _is_month(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True for a name of the calendar with a capital inside of a sentence: "in May"."""

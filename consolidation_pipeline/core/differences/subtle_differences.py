@@ -37,6 +37,8 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
     if words := find_new_step(a, b, of_a) or find_new_sequence(a, b, language):
         yield "order", *words
     for kind, find in _OF_BOTH:
+        if alignment.is_rearranged and find in _OF_ORDER:
+            continue
         if words := find(a, b, of_a, language):
             yield kind, *words
     for kind, find in _OF_ONE:
@@ -102,6 +104,8 @@ _OF_BOTH: tuple[tuple[str, Find], ...] = (
     ("word", _find_new_article),
     ("order", find_turned_consequence),
 )
+# What phrases in another order explain.
+_OF_ORDER = (find_replaced, find_new_place, find_new_role)
 _OF_ONE: tuple[tuple[str, Find], ...] = (
     ("order", find_new_subject),
     ("word", find_new_rate),
