@@ -31,6 +31,8 @@ spans: Prepositions before a time that tell how long: "for an hour".
 attributes: Prepositions that tell of the noun before them: "the man with the key".
 cases: Articles of nouns, or particles = subject or object: der = "subject", den = "object".
 opposed_prepositions: Pairs of prepositions that tell other things of the same word: for, with.
+opposed_places, holders: Pairs of prepositions that tell other places of one thing that holds others: in, on a box.
+undoing: Verbs that undo what the verb before "and" tells: "rolled out and rolled back".
 amounts: Prepositions before a number = what it is: um = "change", auf = "result".
 sequence_words: Words by which clauses tell steps in their order: then.
 copula_kinds: Forms of "be" = which of two verbs they are, of a language that has two: ser, estar.
@@ -300,6 +302,9 @@ class Language(FunctionWords):
     cases: Mapping[str, str]
     adverbial_negations: frozenset[str]
     opposed_prepositions: frozenset[frozenset[str]]
+    opposed_places: frozenset[frozenset[str]]
+    holders: frozenset[str]
+    undoing: frozenset[str]
     amounts: Mapping[str, str]
     owners: Mapping[str, str]
     sequence_words: frozenset[str]

@@ -172,6 +172,9 @@ def load_language(code: str) -> Language:
         "opposites": {
             word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed
         },
+        "opposed_places": frozenset(map(frozenset, raw.get("opposed_places", ()))),
+        "holders": _read_keys(raw.get("holders", ()), stem, synonyms),
+        "undoing": _read_keys(raw.get("undoing", ()), stem, synonyms),
         "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
         "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
         "inversions": frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
@@ -183,6 +186,12 @@ def load_language(code: str) -> Language:
         if field.name not in read
     }
     return Language(**read, **rest)
+
+
+def _read_keys(entries: Sequence[str], stem: Callable[[str], str], synonyms: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys of words and phrases."""
+    stems = (" ".join(map(stem, split_words(entry))) for entry in entries)
+    return frozenset(synonyms.get(one, one) for one in stems)
 
 
 def _list_verb_forms(verbs: Sequence[str]) -> list[list[str]]:

@@ -404,6 +404,8 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
     if has_exchanged and changed[1] - changed[0] == 1 and _is_only(a, changed):
         return None
+    if has_exchanged and changed[1] - changed[0] == 1 and _is_time_beside(a, changed, language):
+        return None
     if has_exchanged and changed[1] - changed[0] == 1 and _are_free([a.frame[at] for at in changed], language):
         return None
     if (
@@ -422,6 +424,13 @@ def _is_only(a: Reading, changed: Sequence[int]) -> bool:
     words = [a.frame[at] for at in changed]
     tokens = [token for token in a.tokens if token.place in words and token.kind == "word"]
     return ONLY in words and len(tokens) == 1 and not may_be_subject(tokens[0], a.tokens, a.frame)
+
+
+def _is_time_beside(a: Reading, changed: Sequence[int], language: Language) -> bool:
+    """Return True if a time and a function word changed places: 他去年, 去年他."""
+    entries = [a.frame[at] for at in changed]
+    times = [token for token in a.tokens if token.place in entries and token.text in language.time_adverbs]
+    return len(times) == 1 and "other  " in entries and not language.stemmer
 
 
 def _are_free(entries: Sequence[int | str], language: Language) -> bool:

@@ -396,7 +396,11 @@ class _Reader:
         """Return the class of a function word, of which another one may stand in its place."""
         if word in self.language.light_verbs:
             return f"{VERB}{self.language.read_word(word)}"
-        if meaning.role == "light" and is_unspaced(word) and word in self.language.floating.union(self.language.done):
+        if (
+            meaning.role == "light"
+            and (word in self.language.done or word in self.language.floating)
+            and is_unspaced(word)
+        ):
             return DONE
         if meaning.role == "cue":
             return "cue" if meaning.key != "quantity" else "other"

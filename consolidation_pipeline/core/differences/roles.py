@@ -72,6 +72,7 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
     one, other = a.tokens[at], b.tokens[places[at]]
     return (
         frozenset((one.governor, other.governor)) in language.opposed_prepositions
+        or _differ_in_place(one, other, language)
         or ({one.governor, other.governor} == _DIRECTIONS and len(a.frame) == len(b.frame))
         or _differ_in_time(one, other, language)
         or _differ_in_amount(one, other, language)
@@ -129,6 +130,11 @@ def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
         return False
     spans = governors & language.spans
     return not governors.isdisjoint(_BOUNDS) or (len(spans) == 1 and governors - spans <= language.prepositions)
+
+
+def _differ_in_place(one: Token, other: Token, language: Language) -> bool:
+    """Return True if a thing holds another one in another place: "in the box", "on the box"."""
+    return one.key in language.holders and frozenset((one.governor, other.governor)) in language.opposed_places
 
 
 def _differ_in_amount(one: Token, other: Token, language: Language) -> bool:

@@ -1,6 +1,43 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    # in and on what holds a thing
+    ("The key is in the drawer.", "The key is on the drawer."),
+    ("The cat sleeps between the boxes.", "The cat sleeps on the boxes."),
+    ("Der Ordner liegt auf dem Schrank.", "Der Ordner liegt im Schrank."),
+    ("La clé est dans l'armoire.", "La clé est sur l'armoire."),
+    ("La escalera está fuera del granero.", "La escalera está en el granero."),
+    ("钥匙在箱子上。", "钥匙在箱子里。"),
+    ("鍵は箱の上にある。", "鍵は箱の中にある。"),
+    # what was undone, what is so again
+    ("The patch was rolled out.", "The patch was rolled out and rolled back."),
+    ("Die Bestellung wurde bestätigt.", "Die Bestellung wurde bestätigt und storniert."),
+    ("La commande a été confirmée.", "La commande a été confirmée et annulée."),
+    ("El pedido fue confirmado.", "El pedido fue confirmado y cancelado."),
+    ("The kiosk accepts coins.", "The kiosk accepts coins again."),
+    ("Der Laden nimmt Münzen.", "Der Laden nimmt wieder Münzen."),
+    ("Le kiosque accepte les pièces.", "Le kiosque accepte de nouveau les pièces."),
+    ("El quiosco acepta monedas.", "El quiosco acepta monedas de nuevo."),
+    # other classifiers, rates, objects and agents
+    ("一个人住在这里。", "一家人住在这里。"),
+    ("买两箱牛奶。", "买两瓶牛奶。"),
+    ("每两周检修一次。", "每周检修一次。"),
+    ("周三开会。", "每周三开会。"),
+    ("服务将升级到3.0。", "服务已升级到3.0。"),
+    ("小王被小李批评了。", "小王批评了小李。"),
+    ("他被投诉了。", "他投诉了。"),
+    ("周三提交的报告要审核。", "提交的报告周三要审核。"),
+    ("先测试，然后部署。", "先部署，再测试。"),
+    ("测试组向算法组借了两块显卡。", "测试组借给算法组两块显卡。"),
+    ("5人が参加する。", "5社が参加する。"),
+    ("年に一度点検する。", "月に一度点検する。"),
+    ("毎週会議を行う。", "毎週会議に行く。"),
+    ("猫は犬を追う。", "犬は猫を追う。"),
+    ("田中さんは山田さんに本を渡す。", "山田さんは田中さんに本を渡す。"),
+    ("東京で買った本を読む。", "買った本を東京で読む。"),
+    ("毎日使う鍋を洗う。", "使う鍋を毎日洗う。"),
+    ("顧客が選べる。", "顧客を選べる。"),
+    ("サーバーは今夜落ちるそうだ。", "サーバーは今夜落ちそうだ。"),
     # what holds, and what holds for some, at times or under a condition
     ("The pool is free.", "The pool is free for members."),
     ("The archive is closed on Fridays.", "The archive is closed on Fridays in August."),
