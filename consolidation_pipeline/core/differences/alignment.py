@@ -18,7 +18,7 @@ MIN_WORD_SIMILARITY = 0.65
 _FAMILY_LENGTH = 4
 # Texts with a smaller part of equal words have too little in common to look for similar ones.
 MIN_EQUAL = 0.4
-_FEW_WORDS = 2
+_FEW_WORDS = 3
 # Texts that both add details have this many words in common: "a fee for topping up" and "a limit to topping up": two.
 FEWEST_COMMON = 6
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".

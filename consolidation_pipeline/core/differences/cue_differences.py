@@ -200,6 +200,8 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return False
     if x.category == "polarity" and _denies_other_verb(one, x, other, y):
         return True
+    if language.has_late_focus and x.category in TIMES and _crosses_verb(one, x, other, y, language):
+        return True
     if x.category == "quantity" and _tells_part_of_other(one, x, other, y, language):
         return True
     is_adverb = x.category == "polarity" and {x.text.lower(), y.text.lower()} <= language.adverbial_negations
@@ -211,7 +213,10 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
     has_words = bool(one.scopes[i]) and bool(other.scopes[j])
     if one.scopes[i] & other.scopes[j] or not (has_words or x.category == "order"):
         return False
-    return bool(language.stemmer) or not (_stands_alike(one, x, other, y) or _is_free_time(one, x, other, y, language))
+    if language.stemmer:
+        return True
+    is_free = _stands_alike(one, x, other, y) or _is_free_time(one, x, other, y, language)
+    return not (is_free or _is_floated(one, x, other, y))
 
 
 def _stands_alike(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
@@ -239,9 +244,20 @@ def _find_sides(
     return {shared[at] for at in before if at in shared}, beside
 
 
+def _is_floated(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
+    """Return True if "all" stands on the other side of its noun, and nothing is denied: 航班全部取消, 所有航班取消."""
+    if (x.category, x.pole) != ("quantity", "all") or any(
+        cue.category == "polarity" for cue in (*one.cues, *other.cues)
+    ):
+        return False
+    beside, beside_there = _find_sides(one, x, one.pairs)[1], _find_sides(other, y, None)[1]
+    return any(here is not None and here == there for here, there in zip(beside, reversed(beside_there), strict=True))
+
+
 def _is_free_time(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
     """Return True if a time stands elsewhere in the clause: 周末公园人多, 公园周末人多, not in a phrase of a noun."""
-    if x.category not in TIMES or any(
+    is_usual = (x.category, x.pole) == ("quantity", "most")
+    if not (x.category in TIMES or is_usual) or any(
         sum(cue.category == x.category for cue in side.cues) > 1 for side in (one, other)
     ):
         return False
@@ -253,18 +269,22 @@ def _is_free_time(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) 
 
 def _crosses_attribute(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
     """Return True if a time moved across a word of another clause or a genitive, or a verb before a noun."""
-    before, before_there = _find_sides(one, x, one.pairs)[0], _find_sides(other, y, None)[0]
-    crossed = before ^ before_there
-    words = [other.tokens[at] for at in crossed]
+    clauses = {word.clause for word in other.tokens}
+    crossed = _find_sides(one, x, one.pairs)[0] ^ _find_sides(other, y, None)[0]
+    is_far = len(clauses) > 1 + (y.clause not in clauses)
+    return bool(crossed) and (is_far or _crosses_verb(one, x, other, y, language))
+
+
+def _crosses_verb(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if a cue moved across a genitive, or a verb before a noun: 昨日届いた荷物, 届いた荷物を昨日."""
+    words = [other.tokens[at] for at in _find_sides(one, x, one.pairs)[0] ^ _find_sides(other, y, None)[0]]
     if not words:
         return False
-    if len({word.clause for word in other.tokens}) > 1 + all(word.clause != y.clause for word in other.tokens):
-        return True
     start, end = min(word.start for word in words), max(word.start + len(word.text) for word in words)
     between = other.text[start : end + 1]
-    return (
-        bool(_PRENOMINAL.search(between)) if language.has_late_focus else any(g in between for g in language.genitives)
-    )
+    if language.has_late_focus:
+        return _PRENOMINAL.search(between) is not None
+    return any(genitive in between for genitive in language.genitives)
 
 
 def _denies_other_verb(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:

@@ -11,6 +11,7 @@ from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 
 # Categories of cues that tell when.
 TIMES = frozenset(("dayname", "frequency", "weekday", "daytime"))
+_ENDINGS = frozenset("polarity modality need stance tense".split())
 _AGENTS = frozenset("被由")
 _TEMPORAL = re.compile("(?:完成|完)?(?:之?后|以后|时|之?前|的时候|的话)")
 _PERSON = re.compile("[我你您他她们人者员户师生客王李张刘陈猫狗妈爸妻夫儿女]|孩子|公司|团队")
@@ -30,12 +31,16 @@ _VERB = re.compile("[るたうくすつぬぶむぐだてで]$")
 
 
 class _Item(NamedTuple):
-    """A token or cue of a text. ``name`` is equal for those of two texts that say the same."""
+    """A token or cue of a text. ``name`` is equal for those of two texts that say the same.
+
+    ``is_ending``: A cue such as a denial, which ends a verb.
+    """
 
     name: str
     start: int
     end: int
     is_time: bool
+    is_ending: bool = False
 
 
 class _Phrase(NamedTuple):
@@ -68,7 +73,13 @@ def _list_items(reading: Reading, names: Mapping[int, int], language: Language) 
     """Return the tokens and cues of a text as written, but for markers, the voice and what may be missing."""
     found = [_read_token(token, names[at], language) for at, token in enumerate(reading.tokens)]
     found += [
-        _Item(f"{cue.category} {cue.pole}", cue.start, cue.start + len(cue.text), cue.category in TIMES)
+        _Item(
+            f"{cue.category} {cue.pole}",
+            cue.start,
+            cue.start + len(cue.text),
+            cue.category in TIMES,
+            cue.category in _ENDINGS,
+        )
         for cue in reading.cues
         if cue.category not in ("marker", "voice") and (cue.category, cue.pole) not in language.neutral
     ]
@@ -180,6 +191,8 @@ def _split_phrases(reading: Reading, items: Sequence[_Item]) -> list[_Phrase]:
     """Return the phrases of a text of one clause, empty if it has a verb before the last one."""
     phrases: list[_Phrase] = []
     names: list[str] = []
+    while items and items[-1].is_ending:
+        items = items[:-1]
     source = reading.source
     for one, following in pairwise([*items, None]):
         if one is None:
@@ -194,7 +207,7 @@ def _split_phrases(reading: Reading, items: Sequence[_Item]) -> list[_Phrase]:
         if _VERB.search(source, one.start, one.end):
             return []
         match = _PARTICLE.match(rest)
-        particle = match[1] if match else ""
+        particle = match[1] if match else source[one.end - 1] if not rest and source[one.end - 1] in "にで" else ""
         if particle == "の" and not _COMMA.search(rest):
             continue
         if not particle and not one.is_time:

@@ -35,6 +35,15 @@ _ZH_FUTURE = (
 _ZH_USE = "[的了率者量权时后前中过期完费法]|说明|情况|方[法式]|手册|场景|条件|寿命"
 _JA_NUMBER = "[0-9#一二三四五六七八九十百千]"
 _JA_NOUN = "[_\u3005\u4e00-\u9fff]"
+# Kana of potential stems and of the dictionary form, and verbs that have them.
+_JA_POTENTIALS = (
+    ("え", "う", "買扱払会"),
+    ("け", "く", "書歩泳描弾聞"),
+    ("せ", "す", "話直消押戻移試渡返"),
+    ("め", "む", "読飲住休頼"),
+    ("べ", "ぶ", "選運呼"),
+    ("れ", "る", "乗帰送撮触"),
+)
 _JA_SPAN = rf"{_JA_NUMBER}+(?:週|日|年|時|分|秒|か月|ヶ月|カ月)間?"
 
 # By language: signs of which a text has one if a rule may apply, the pattern, and what stands in its place.
@@ -98,6 +107,13 @@ _RULES: dict[str, tuple[tuple[str, str, Template], ...]] = {
         ("お", rf"({_JA_NUMBER}+(?:時間|分|秒))おきに?", (1, "ごとに")),
         ("間", rf"(?<={_JA_NUMBER})([年週分秒]|か月|ヶ月|カ月)間(?!隔)", (1,)),
         ("度", r"(?<!もう)([一二三1-3])度(?![もに以Cで上下高低のま])", (1, "回")),
+        ("本", rf"(?<![^,.])本(?![日番社人棚屋当来年月格])(?={_JA_NOUN}{{2}})", ("この",)),
+        # What may be done.
+        ("え", r"使え(?=[るまた]|な[いかく])", ("使用でき",)),
+        *(
+            (low, rf"(?<=[{verbs}]){low}(?=る|ま[すせ]|な[いかく])", (f"{high}ことができ",))
+            for low, high, verbs in _JA_POTENTIALS
+        ),
         # Steps.
         ("まはに", r"(?:まず(?!い)|最初に|先に|はじめに)(?=[^.]{2,60}(?:次に|それから|その後|続いて|てから))", ()),
         # What is done, and what is going on.

@@ -14,7 +14,7 @@ _TIME = re.compile(r"date:.*|days-\d+|months-\d+|number:[\d.]+ (?:s|min|h|d|mont
 # Classes of markers that no other preposition stands for before a time.
 _BOUNDS = frozenset(("by", "from", "above"))
 # A particle, behind a title: 田中さんが.
-_PARTICLE = re.compile("(?:さん|様|君|くん|ちゃん|氏)?(より|[がをに])")
+_PARTICLE = re.compile("(?:さん|様|君|くん|ちゃん|氏)?(より|によって|により|[がを]|に(?!よる|ついて|関|対))")
 # Persons, who may be able to do something themselves.
 _PERSON = re.compile("(?:[者人客員様君彼女私親母父娘妻夫師犬猫社課部]|さん|ユーザー?|息子|子供|生徒|学生|先生|チーム)$")
 # What is possible, liked or wanted, behind its particle.
@@ -23,6 +23,7 @@ _FELT = re.compile(
     "|[使書読話買飲乗歩泳送直消押戻取移試選運頼扱][えけげせてねべめれ][なまる])"
 )
 _LONGEST_VERB = 12
+_FAILS = re.compile("[がに](?:失敗|成功|合格)")
 # Verbs of which one tells what changes, and one what somebody changes: 変わる, 変える.
 _CHANGES = re.compile("が([\u4e00-\u9fff]+つ?)[わまかがさ][るっりら]")
 _CHANGED = re.compile("を([\u4e00-\u9fff]+つ?)[えめけげせ][るたてまなら]")
@@ -369,6 +370,8 @@ def _find_case(reading: Reading, word: Token, language: Language) -> str:
 def _have_one_role(one: tuple[Reading, Token], other: tuple[Reading, Token]) -> bool:
     """Return True if が in one text marks what を does in the other: 番号が変わる, 番号を変える; 費用が含まれる."""
     if _is_felt(*one) and _is_felt(*other):
+        return True
+    if all(_FAILS.match(reading.source, word.start + len(word.text)) for reading, word in (one, other)):
         return True
     behind = sorted(reading.source[word.start + len(word.text) :][:_LONGEST_VERB] for reading, word in (one, other))
     if not (behind[0].startswith("が") and behind[1].startswith("を")):

@@ -13,6 +13,8 @@ _OPENING = re.compile(r"(?:^|[.!?:;\n])[\s\W]*(?:\d{1,2}[.)]\s*)?$")
 _MOST_BEFORE = 12
 # It tells no time: 送信済みです.
 _COPULA = "です"
+# What lasts since it was done.
+_STATE = re.compile("(?:完了|終了|停止|故障|到着|失効|確定|決定|閉店)して(?:いる|います|おります)$")
 # What is between two sentences without blanks.
 _CLOSED = re.compile(r"[\s。．！？!?]+")
 
@@ -85,7 +87,8 @@ def _ended(reading: Reading, language: Language) -> set[bool]:
         return set()
     sentences = (_cut_closing(sentence, language) for sentence in _CLOSED.split(reading.source))
     ends = (sentence[-1] for sentence in sentences if sentence and not sentence.endswith(_COPULA))
-    return {language.final_verbs[end] for end in ends if end in language.final_verbs}
+    found = {language.final_verbs[end] for end in ends if end in language.final_verbs}
+    return {True} if found and _STATE.search(reading.source.rstrip("。.")) else found
 
 
 def _cut_closing(sentence: str, language: Language) -> str:
