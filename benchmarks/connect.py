@@ -253,7 +253,7 @@ def list_planned(engine: Any) -> list[str]:
     """Return the keys of the rows that the next write touches."""
     from consolidation_pipeline.service.sources.write_plan import plan_writes
 
-    return [key for plan in plan_writes(engine, SOURCE, quiet_seconds=0) for key in plan.stamps]
+    return [key for plan in plan_writes(engine, SOURCE) for key in plan.stamps]
 
 
 def run(merge_only: bool) -> None:

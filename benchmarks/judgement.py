@@ -19,7 +19,7 @@ from pathlib import Path
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
 from consolidation_pipeline.core.differences.reader import read
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 
 ROOT = Path(__file__).parent.parent
 FILES = (

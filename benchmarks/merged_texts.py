@@ -33,7 +33,7 @@ def load_rows(path: Path) -> list[dict[str, Any]]:
 def form_groups(rows: Iterable[dict[str, Any]]) -> list[list[str]]:
     """Return the groups of distinct texts of one topic of which every two may merge."""
     from consolidation_pipeline.core.differences.explanation import explain
-    from consolidation_pipeline.embed.word_similarity import word_similarity
+    from consolidation_pipeline.embed.local import word_similarity
 
     topics = defaultdict[str, list[str]](list)
     for row in rows:

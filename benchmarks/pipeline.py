@@ -99,7 +99,7 @@ STEPS: dict[str, dict[str, str]] = {
     "decay_scores": {},
     "archived_memories": {},
     "consolidation_report": {},
-    "checks": {"consolidation_pipeline.store.admin.invariants": "find_"},
+    "checks": {"consolidation_pipeline.defs.asset_checks": "find_violations"},
     "Dagster and the rest": {},
     "all": {},
 }

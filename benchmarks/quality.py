@@ -152,7 +152,7 @@ def run_merge_methods(prepared: EmbeddedCorpus) -> dict[str, Labels]:
     from consolidation_pipeline.core.grouping.labels import renumber_labels
     from consolidation_pipeline.core.grouping.linkage import complete_linkage
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
-    from consolidation_pipeline.embed.word_similarity import word_similarity
+    from consolidation_pipeline.embed.local import word_similarity
 
     n, texts, lowest = len(prepared.repeat), prepared.corpus.texts, WORDLLAMA.t_suggest
     close = similarity_join(prepared.centered, lowest)

@@ -146,7 +146,7 @@ class ModelUnavailableError(LLMError):
 
 
 class TimeLimitError(ConsolidationError):
-    """A run takes longer than ``timeout_seconds``. No further phase of it starts."""
+    """A run made no progress for ``timeout_seconds``. No further phase of it starts."""
 
 
 class TooManyPairsError(ConsolidationError):

@@ -33,8 +33,8 @@ from consolidation_pipeline.service.admin.projects import create_project
 from consolidation_pipeline.service.intake.importer import import_memories
 from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline.store.admin.project_counts import count_raw_memories
+from consolidation_pipeline.store.checks.catalogue import CHECKS
 from consolidation_pipeline.store.database.engine import Engine, open_engine
 from consolidation_pipeline.store.jobs.jobs import list_jobs
 from consolidation_pipeline.store.projects import Project, get_project
@@ -235,10 +235,9 @@ def find_overlapping(records: Records) -> list[str]:
 
 
 def find_violations(engine: Engine, projects: list[Project]) -> list[str]:
-    """Return the violations of the store's invariants."""
-    rules = [rule for name, rule in vars(invariants).items() if name.startswith("find_")]
+    """Return the rows that break a check of the store."""
     with engine.connect() as connection:
-        return [found for project in projects for rule in rules for found in rule(connection, project.id)]
+        return [found for project in projects for check in CHECKS for found in check.find(connection, project.id)]
 
 
 def request_jobs(engine: Engine, projects: list[Project]) -> None:

@@ -55,7 +55,7 @@ def read_sources(project: ProjectPath, caller: Reader) -> SourcesReply:
 def read_diff(id: UUID, caller: Reader, limit: ListLimit = 50) -> SourceDiffReply:
     """Return what a write would keep, add and hide in the store now, group by group. Nothing is changed."""
     name = _find(caller, id).name
-    planned = plan_writes(caller.engine, name, quiet_seconds=0)
+    planned = plan_writes(caller.engine, name)
     groups = [PlannedWrite.model_validate(plan) for plan in planned[:limit]]
     restores = [PlannedRestore.model_validate(one) for one in plan_restores(caller.engine, name)[:limit]]
     return SourceDiffReply(total=len(planned), groups=groups, restores=restores)

@@ -136,7 +136,7 @@ def diff(
     if copy_url_env and not gate:
         raise UsageError("--copy-url-env says where --gate tries the groups: give --gate too")
     engine, _ = open_store()
-    planned = plan_writes(engine, name, quiet_seconds=0)
+    planned = plan_writes(engine, name)
     restores = plan_restores(engine, name)
     notes = [*describe_taken(engine, name), *describe_left_out(engine, name)]
     outcomes: dict[UUID, Rehearsed] = {}

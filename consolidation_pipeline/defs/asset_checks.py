@@ -1,8 +1,7 @@
 """Asset checks: built from functions that list violations, one step per asset and project."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -14,29 +13,12 @@ from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.service.memory_tests.evaluation import find_newly_failing
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.store.admin.asset_rows import find_model_failure
-from consolidation_pipeline.store.admin.invariants import list_jobs_to_check
+from consolidation_pipeline.store.checks.check import Check, find_violations, list_jobs_to_check
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import Project, get_project, list_projects
 
-FindViolations = Callable[..., Sequence[str]]
-
 _MAX_SHOWN = 10
-
-
-@dataclass(frozen=True)
-class Check:
-    """Check that passes for a project if ``find(connection, project_id)`` returns no violations.
-
-    ``blocking``: a failure stops the assets that depend on this one. Set to False if they cannot spread the error.
-    ``by_ledger``: ``find`` takes ``jobs`` too, and looks only at rows that may have changed.
-    """
-
-    name: str
-    find: FindViolations
-    description: str
-    blocking: bool = True
-    by_ledger: bool = False
 
 
 def check_model(asset: dg.AssetsDefinition) -> Check:
@@ -77,8 +59,8 @@ def project_checks(asset: dg.AssetsDefinition | dg.AssetSpec, *checks: Check) ->
                     if check.blocking and passed is not None:
                         yield _build_skipped_result(selected[check.name], check, passed)
                         continue
-                    limit = {"jobs": jobs} if check.by_ledger else {}
-                    yield _build_result(selected[check.name], check, check.find(connection, project.id, **limit))
+                    violations = find_violations(check, connection, project.id, jobs)
+                    yield _build_result(selected[check.name], check, violations)
                 return
             # "Execute all" in the UI starts a run without a partition.
             known = [project for project in list_projects(connection) if consolidation.selects(project.slug)]
@@ -137,7 +119,7 @@ def _evaluate_projects(
 
 def evaluate_check(connection: Connection, key: dg.AssetKey, check: Check, project: Project) -> dg.AssetCheckEvaluation:
     """Evaluate a check of the asset ``key`` for a project, outside of a run of that partition."""
-    violations = check.find(connection, project.id)
+    violations = find_violations(check, connection, project.id)
     return _build_evaluation(key, check, passed=not violations, metadata=_describe(violations), partition=project.slug)
 
 

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import dagster as dg
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_dangling_relations, find_unreviewed_relations
+from consolidation_pipeline.store.checks.relations import CANDIDATES_DO_NOT_COUNT, RELATIONS_HAVE_TWO_ENDS
 
 # `weekly_associations`, a day late, and two weeks late.
 _FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(days=8), fail_window=timedelta(days=21))
@@ -31,15 +31,6 @@ def associations(run: ProjectRun, phase: PhaseResult) -> None:
 
 associations_checks = project_checks(
     associations,
-    Check(
-        "relations_have_two_ends",
-        find_dangling_relations,
-        "Every relation links two different memories of its project.",
-        blocking=False,
-    ),
-    Check(
-        "candidates_do_not_count",
-        find_unreviewed_relations,
-        "No contradiction or parallel context counts before a person has confirmed it.",
-    ),
+    RELATIONS_HAVE_TWO_ENDS,
+    CANDIDATES_DO_NOT_COUNT,
 )

@@ -4,14 +4,14 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.service.similarity.clusters import ClusterSummary, form_clusters
 from consolidation_pipeline.service.similarity.recall_gate import count_falls
-from consolidation_pipeline.store.admin.invariants import find_shared_members, find_weak_merge_groups
+from consolidation_pipeline.store.checks.groups import MERGE_GROUPS_DO_NOT_CHAIN, ONE_MERGE_GROUP_PER_MEMORY
 
 # Refused groups that are listed.
 _EXAMPLES = 20
@@ -51,14 +51,6 @@ def _sizes_table(result: ClusterSummary) -> dg.TableMetadataValue:
 
 clusters_checks = project_checks(
     clusters,
-    Check(
-        "merge_groups_do_not_chain",
-        find_weak_merge_groups,
-        "Every memory that joined a merge group reaches the merge threshold with all its members.",
-    ),
-    Check(
-        "one_merge_group_per_memory",
-        find_shared_members,
-        "No memory is in two merge groups.",
-    ),
+    MERGE_GROUPS_DO_NOT_CHAIN,
+    ONE_MERGE_GROUP_PER_MEMORY,
 )

@@ -5,11 +5,11 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.defs.archived_memories import archived_memories
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.jobs.run_report import write_report
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_wrong_source_counts
+from consolidation_pipeline.store.checks.merged_memories import SOURCES_ADD_UP
 
 
 @phase_asset("lifecycle", table="consolidation_jobs", deps=[archived_memories], kinds=frozenset({"python", "markdown"}))
@@ -22,10 +22,5 @@ def consolidation_report(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 
 consolidation_report_checks = project_checks(
     consolidation_report,
-    Check(
-        "sources_add_up",
-        find_wrong_source_counts,
-        "The source count of every merged memory equals the number of memories merged into it.",
-        blocking=False,
-    ),
+    SOURCES_ADD_UP,
 )

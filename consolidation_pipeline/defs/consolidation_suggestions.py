@@ -1,12 +1,15 @@
 """Asset `consolidation_suggestions`: proposed merges that a person decides on."""
 
-from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
+from consolidation_pipeline.defs.asset_checks import check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_failures
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.review.suggestion_proposals import propose_merges
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_invalid_approvals, find_shared_originals
+from consolidation_pipeline.store.checks.knowledge import (
+    EVERY_APPROVAL_MADE_A_MEMORY,
+    ONE_PENDING_SUGGESTION_PER_MEMORY,
+)
 
 
 @phase_asset("knowledge", table="consolidation_suggestions", deps=[clusters])
@@ -33,15 +36,7 @@ def consolidation_suggestions(run: ProjectRun, phase: PhaseResult) -> None:
 
 consolidation_suggestions_checks = project_checks(
     consolidation_suggestions,
-    Check(
-        "one_pending_suggestion_per_memory",
-        find_shared_originals,
-        "A memory is an original of at most one pending suggestion.",
-    ),
-    Check(
-        "every_approval_made_a_memory",
-        find_invalid_approvals,
-        "Every approved suggestion refers to the merged memory that it created, and that memory exists.",
-    ),
+    ONE_PENDING_SUGGESTION_PER_MEMORY,
+    EVERY_APPROVAL_MADE_A_MEMORY,
     check_model(consolidation_suggestions),
 )

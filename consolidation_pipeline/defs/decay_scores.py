@@ -6,13 +6,13 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, DecayResult, score_relevance
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_without_relevance
+from consolidation_pipeline.store.checks.memories import RELEVANCE_IS_POSITIVE
 
 _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
 
@@ -40,9 +40,5 @@ def _histogram_table(result: DecayResult) -> dg.TableMetadataValue:
 
 decay_scores_checks = project_checks(
     decay_scores,
-    Check(
-        "relevance_is_positive",
-        find_without_relevance,
-        "Every active memory has a positive, finite relevance.",
-    ),
+    RELEVANCE_IS_POSITIVE,
 )

@@ -2,12 +2,16 @@
 
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.task_memories import task_memories
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.service.similarity.embedding import embed_memories
-from consolidation_pipeline.store.admin.invariants import find_mixed_models, find_unembedded, find_unnormalized_vectors
+from consolidation_pipeline.store.checks.memories import (
+    EVERY_MEMORY_IS_EMBEDDED,
+    ONE_EMBEDDING_MODEL,
+    VECTORS_ARE_NORMALIZED,
+)
 
 
 @phase_asset("similarity", table="task_memories", deps=[task_memories])
@@ -24,21 +28,7 @@ def embedding_matrix(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 
 embedding_matrix_checks = project_checks(
     embedding_matrix,
-    Check(
-        "every_memory_is_embedded",
-        find_unembedded,
-        "Every memory that is not archived has a vector.",
-    ),
-    Check(
-        "vectors_are_normalized",
-        find_unnormalized_vectors,
-        "Every vector has length 1, so that the dot product of two is their cosine.",
-        by_ledger=True,
-    ),
-    Check(
-        "one_embedding_model",
-        find_mixed_models,
-        "All vectors of the project come from one model.",
-        blocking=False,
-    ),
+    EVERY_MEMORY_IS_EMBEDDED,
+    VECTORS_ARE_NORMALIZED,
+    ONE_EMBEDDING_MODEL,
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, check_memory_tests, check_model, project_checks
+from consolidation_pipeline.defs.asset_checks import check_memory_tests, check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -10,13 +10,13 @@ from consolidation_pipeline.service.knowledge.merged_memories import merge_clust
 from consolidation_pipeline.service.plan.apply import check_plan
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.asset_rows import list_largest_merges
-from consolidation_pipeline.store.admin.invariants import (
-    find_crossing_scopes,
-    find_duplicate_merged_memories,
-    find_lost_literals,
-    find_lost_memories,
-    find_orphan_lineage,
-    find_unledgered_versions,
+from consolidation_pipeline.store.checks.merged_memories import (
+    EVERY_MERGE_IS_IN_THE_LEDGER,
+    LINEAGE_IS_WHOLE,
+    NO_FACT_TWICE,
+    NO_LITERAL_IS_LOST,
+    NO_MEMORY_CROSSES_SCOPES,
+    NO_MEMORY_IS_ABANDONED,
 )
 
 _EXAMPLES = 3
@@ -48,38 +48,11 @@ def merged_memories(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 merged_memories_checks = project_checks(
     merged_memories,
     check_memory_tests(),
-    Check(
-        "no_literal_is_lost",
-        find_lost_literals,
-        "Every number, version, path, identifier and quotation of a source is in its merged memory.",
-        by_ledger=True,
-    ),
-    Check(
-        "no_memory_is_abandoned",
-        find_lost_memories,
-        "Every memory that was merged away is in a merged memory that exists.",
-    ),
-    Check(
-        "lineage_is_whole",
-        find_orphan_lineage,
-        "Both rows of every lineage edge exist.",
-        by_ledger=True,
-    ),
-    Check(
-        "no_fact_twice",
-        find_duplicate_merged_memories,
-        "No two active merged memories have the same text.",
-    ),
-    Check(
-        "no_memory_crosses_scopes",
-        find_crossing_scopes,
-        "The memories behind every consolidated memory are of one scope, by the option of the run that wrote it.",
-        by_ledger=True,
-    ),
-    Check(
-        "every_merge_is_in_the_ledger",
-        find_unledgered_versions,
-        "The ledger has the newest version of every merged memory, so that the merge can be undone.",
-    ),
+    NO_LITERAL_IS_LOST,
+    NO_MEMORY_IS_ABANDONED,
+    LINEAGE_IS_WHOLE,
+    NO_FACT_TWICE,
+    NO_MEMORY_CROSSES_SCOPES,
+    EVERY_MERGE_IS_IN_THE_LEDGER,
     check_model(merged_memories),
 )

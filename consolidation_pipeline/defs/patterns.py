@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
+from consolidation_pipeline.defs.asset_checks import check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import build_image, describe_derived
 from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -10,7 +10,7 @@ from consolidation_pipeline.defs.supersessions import supersessions
 from consolidation_pipeline.service.admin.project_browser import draw_map
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_duplicate_patterns, find_foreign_evidence
+from consolidation_pipeline.store.checks.knowledge import EVIDENCE_POINTS_TO_UNITS, ONE_PATTERN_PER_GROUP
 
 
 @phase_asset("knowledge", table="consolidated_memories", deps=[merged_memories, supersessions])
@@ -23,16 +23,7 @@ def patterns(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 
 patterns_checks = project_checks(
     patterns,
-    Check(
-        "evidence_points_to_units",
-        find_foreign_evidence,
-        "Every quotation of a pattern or principle is from one of its sources.",
-        by_ledger=True,
-    ),
-    Check(
-        "one_pattern_per_group",
-        find_duplicate_patterns,
-        "No two active patterns, and no two active principles, belong to the same group.",
-    ),
+    EVIDENCE_POINTS_TO_UNITS,
+    ONE_PATTERN_PER_GROUP,
     check_model(patterns),
 )

@@ -4,18 +4,18 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, check_memory_tests, project_checks
+from consolidation_pipeline.defs.asset_checks import check_memory_tests, project_checks
 from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.service.knowledge.supersessions import load_current_replacements
 from consolidation_pipeline.service.playbook.entries import read_playbook, update_playbook
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import (
-    find_duplicate_entries,
-    find_foreign_support,
-    find_low_priorities,
-    find_unsupported_entries,
+from consolidation_pipeline.store.checks.knowledge import (
+    EVERY_ENTRY_HAS_EVIDENCE,
+    EVIDENCE_IS_OF_THE_PROJECT,
+    ONE_ENTRY_PER_SOURCE,
+    PRIORITY_FOLLOWS_EVIDENCE,
 )
 
 # The UI shows so many entries, without their texts, which Dagster would keep after an erasure. `consolidation playbook`
@@ -42,25 +42,8 @@ def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 playbook_entries_checks = project_checks(
     playbook_entries,
     check_memory_tests(),
-    Check(
-        "every_entry_has_evidence",
-        find_unsupported_entries,
-        "Every active entry has at least three memories as evidence.",
-    ),
-    Check(
-        "evidence_is_of_the_project",
-        find_foreign_support,
-        "The evidence of an entry is memories of its own project.",
-        by_ledger=True,
-    ),
-    Check(
-        "priority_follows_evidence",
-        find_low_priorities,
-        "No entry has a lower priority than its confidence and evidence give it.",
-    ),
-    Check(
-        "one_entry_per_source",
-        find_duplicate_entries,
-        "No two active entries come from the same pattern or principle.",
-    ),
+    EVERY_ENTRY_HAS_EVIDENCE,
+    EVIDENCE_IS_OF_THE_PROJECT,
+    PRIORITY_FOLLOWS_EVIDENCE,
+    ONE_ENTRY_PER_SOURCE,
 )

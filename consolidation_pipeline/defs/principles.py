@@ -1,12 +1,12 @@
 """Asset `principles`: what several patterns have in common."""
 
-from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
+from consolidation_pipeline.defs.asset_checks import check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_derived
 from consolidation_pipeline.defs.patterns import patterns
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.knowledge.principles import derive_principles
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_orphan_lineage
+from consolidation_pipeline.store.checks.merged_memories import LINEAGE_IS_WHOLE
 
 
 @phase_asset("knowledge", table="consolidated_memories", deps=[patterns])
@@ -17,11 +17,6 @@ def principles(run: ProjectRun, phase: PhaseResult) -> None:
 
 principles_checks = project_checks(
     principles,
-    Check(
-        "lineage_is_whole",
-        find_orphan_lineage,
-        "Both rows of every lineage edge exist.",
-        by_ledger=True,
-    ),
+    LINEAGE_IS_WHOLE,
     check_model(principles),
 )

@@ -1,12 +1,12 @@
 """Asset `procedural_profile`: how a project, or one of its users, works."""
 
-from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
+from consolidation_pipeline.defs.asset_checks import check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_failures
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
 from consolidation_pipeline.service.knowledge.profiles import update_profiles
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_invalid_profiles
+from consolidation_pipeline.store.checks.knowledge import PROFILES_REST_ON_SUMMARIES
 
 
 @phase_asset("knowledge", table="consolidated_memories", deps=[semantic_summaries])
@@ -25,10 +25,6 @@ def procedural_profile(run: ProjectRun, phase: PhaseResult) -> None:
 
 procedural_profile_checks = project_checks(
     procedural_profile,
-    Check(
-        "profiles_rest_on_summaries",
-        find_invalid_profiles,
-        "Each user has at most one active profile, made from existing summaries of that user.",
-    ),
+    PROFILES_REST_ON_SUMMARIES,
     check_model(procedural_profile),
 )

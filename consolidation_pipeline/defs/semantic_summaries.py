@@ -1,13 +1,13 @@
 """Asset `semantic_summaries`: summaries of memories that no other summary covers."""
 
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
-from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
+from consolidation_pipeline.defs.asset_checks import check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_failures
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.knowledge.summaries import summarize_memories
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_inconsistent_summaries
+from consolidation_pipeline.store.checks.knowledge import EVERY_EPISODE_IS_IN_ITS_SUMMARY
 
 
 @phase_asset("knowledge", table="consolidated_memories", deps=[embedding_matrix])
@@ -34,10 +34,6 @@ def semantic_summaries(run: ProjectRun, phase: PhaseResult) -> None:
 
 semantic_summaries_checks = project_checks(
     semantic_summaries,
-    Check(
-        "every_episode_is_in_its_summary",
-        find_inconsistent_summaries,
-        "The memories that a summary lists are those of its lineage, and no memory is in two summaries.",
-    ),
+    EVERY_EPISODE_IS_IN_ITS_SUMMARY,
     check_model(semantic_summaries),
 )

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.threshold_calibration import threshold_calibration
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.service.similarity.similarity_graph import update_similarity_graph
-from consolidation_pipeline.store.admin.invariants import find_bad_pairs
+from consolidation_pipeline.store.checks.groups import PAIRS_ARE_COSINES
 
 
 @phase_asset("similarity", table="memory_neighbors", deps=[threshold_calibration], code_version="2")
@@ -31,9 +31,5 @@ def similarity_graph(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 
 similarity_graph_checks = project_checks(
     similarity_graph,
-    Check(
-        "pairs_are_cosines",
-        find_bad_pairs,
-        "Both memories of every pair exist, and their similarity is between -1 and 1.",
-    ),
+    PAIRS_ARE_COSINES,
 )

@@ -12,7 +12,7 @@ import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
 
 from consolidation_pipeline.core.text.counted_nouns import counted
-from consolidation_pipeline.defs.asset_checks import Check, evaluate_check, project_checks
+from consolidation_pipeline.defs.asset_checks import evaluate_check, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.declared_sources import CONNECTED, source_key
 from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
@@ -24,7 +24,8 @@ from consolidation_pipeline.service.sources.connections import ensure_connected,
 from consolidation_pipeline.service.sources.sync import SyncResult
 from consolidation_pipeline.service.sources.update import SourceUpdate, find_wait, update_sources
 from consolidation_pipeline.service.sources.write_back import WriteResult
-from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
+from consolidation_pipeline.store.checks.check import Check
+from consolidation_pipeline.store.checks.sources import EVERY_HIDDEN_ROW_WAS_WRITTEN, EVERY_ROW_HAS_A_MEMORY
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.sources.source_writes import count_ended_writes
 from consolidation_pipeline.store.sources.sources import Source, list_failing
@@ -56,19 +57,11 @@ _STORES_CHECK = Check(
 # Checks by the name of their asset. An update evaluates those of what it changed.
 _CHECKS: Mapping[str, Sequence[Check]] = {
     "synced_memories": [
-        Check(
-            "every_row_has_a_memory",
-            find_unmirrored_rows,
-            "Every row that was read from a connected store has a memory.",
-        ),
+        EVERY_ROW_HAS_A_MEMORY,
         _STORES_CHECK,
     ],
     "written_back": [
-        Check(
-            "every_hidden_row_was_written",
-            find_unexplained_hidden_rows,
-            "Every row that is hidden in its store belongs to a written group, which can be undone.",
-        ),
+        EVERY_HIDDEN_ROW_WAS_WRITTEN,
     ],
 }
 synced_memories_checks = project_checks(synced_memories, *_CHECKS["synced_memories"])

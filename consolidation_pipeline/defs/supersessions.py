@@ -1,11 +1,11 @@
 """Asset `supersessions`: which memories take the place of older ones."""
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
 from consolidation_pipeline.service.knowledge.supersessions import record_supersessions
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
-from consolidation_pipeline.store.admin.invariants import find_misdirected_supersessions
+from consolidation_pipeline.store.checks.relations import NEWER_SUPERSEDES_OLDER
 
 
 @phase_asset("lifecycle", table="memory_relations", deps=[similarity_graph])
@@ -27,9 +27,5 @@ def supersessions(run: ProjectRun, phase: PhaseResult) -> None:
 
 supersessions_checks = project_checks(
     supersessions,
-    Check(
-        "newer_supersedes_older",
-        find_misdirected_supersessions,
-        "A memory supersedes older memories only.",
-    ),
+    NEWER_SUPERSEDES_OLDER,
 )

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.names import asset_key, prefixed
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.store.admin.invariants import find_future_memories
 from consolidation_pipeline.store.admin.project_counts import RawVersion
+from consolidation_pipeline.store.checks.memories import NO_MEMORY_IS_FROM_THE_FUTURE
 
 task_memories = dg.AssetSpec(
     asset_key("task_memories"),
@@ -38,10 +38,5 @@ def build_observations(key: dg.AssetKey, versions: Sequence[RawVersion]) -> list
 
 task_memories_checks = project_checks(
     task_memories,
-    Check(
-        "no_memory_is_from_the_future",
-        find_future_memories,
-        "No memory has a date in the future: its age would count as zero and its relevance would not decay.",
-        blocking=False,
-    ),
+    NO_MEMORY_IS_FROM_THE_FUTURE,
 )

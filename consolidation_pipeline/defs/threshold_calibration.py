@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import project_checks
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.service.similarity.calibration import CalibrationResult, calibrate_thresholds
+from consolidation_pipeline.store.checks.check import Check
 from consolidation_pipeline.store.similarity.calibrations import find_disordered_thresholds
 
 

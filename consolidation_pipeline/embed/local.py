@@ -1,7 +1,10 @@
-"""Local embedder, the default: static word vectors from the wordllama wheel, without network, key or torch."""
+"""Local embedder, the default: static word vectors from the wordllama wheel, without network, key or torch.
+
+By its vectors, words are compared, and sentences of a language model are checked.
+"""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,9 @@ DIMENSION = 256
 _TOKENS_AT_ONCE = 4096
 # Texts tokenised per call: enough to make the call's overhead small, few enough for the CPU cache.
 _TEXTS_AT_ONCE = 256
+# Lowest cosine of an English sentence and a text on one subject. Of 50 invented English sentences without a word of the
+# texts, three were above it. In other languages, vectors tell the language more than the subject.
+_NEAR = 0.2
 
 
 class LocalEmbedder:
@@ -80,3 +86,30 @@ def _load_model() -> tuple[Any, NDArray[np.float32]]:
     tokenizer.no_padding()
     with safe_open(folder / "weights" / f"l2_supercat_{DIMENSION}.safetensors", framework="np") as weights:
         return tokenizer, weights.get_tensor("embedding.weight").astype(np.float32)
+
+
+_EMBEDDER = LocalEmbedder()
+
+
+def word_similarity(one: str, other: str) -> float:
+    """Return the cosine of the vectors of two words, for ``explain``. It is the same for ``other`` and ``one``.
+
+    It is 0 if the model has no vector for one of them. The mean of the pieces of such a word says nothing: York is like
+    pork, and a tenant like ten.
+    """
+    a, b = _embed(one), _embed(other)
+    return 0.0 if a is None or b is None else float(a @ b)
+
+
+# A server lives long: the vectors of 50,000 words take 50 MB.
+@lru_cache(maxsize=50_000)
+def _embed(word: str) -> NDArray[np.float32] | None:
+    return _EMBEDDER.embed([word])[0] if _EMBEDDER.knows(word) else None
+
+
+def is_near(sentence: str, texts: Sequence[str]) -> bool:
+    """Return True if the subject of an English sentence is that of one of the texts."""
+    given = [text for text in texts if text.strip()]
+    if not given:
+        return False
+    return bool((_EMBEDDER.embed(given) @ _EMBEDDER.embed([sentence])[0]).max() >= _NEAR)

@@ -9,7 +9,7 @@ from datetime import date
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
 from consolidation_pipeline.core.differences.language import NAMES
-from consolidation_pipeline.core.differences.language_detection import detect_language
+from consolidation_pipeline.core.differences.language_detection import detect_language, find_clear_language
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements, read_sentence
 from consolidation_pipeline.core.knowledge.rewrite_checks import (
     MIN_KEPT_SHARE,
@@ -19,7 +19,6 @@ from consolidation_pipeline.core.knowledge.rewrite_checks import (
 )
 from consolidation_pipeline.core.knowledge.source_support import IsNear, SourceWords
 from consolidation_pipeline.core.literals.literals import literals, stands_in
-from consolidation_pipeline.core.text.clear_language import find_clear_language
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 
 _MAX_QUOTE_CHARS = 80

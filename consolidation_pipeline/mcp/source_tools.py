@@ -48,7 +48,7 @@ def read_source_diff(
     if source not in known:
         listed = ", ".join(known) or "none"
         raise NotFoundError(f"there is no source {source!r} in project {found.slug}; sources: {listed}")
-    planned = plan_writes(caller.engine, source, quiet_seconds=0)
+    planned = plan_writes(caller.engine, source)
     restores = plan_restores(caller.engine, source)[:limit]
     diff = {"source": source, "total": len(planned), "groups": planned[:limit], "restores": restores}
     return SourceDiffAnswer.model_validate(diff)

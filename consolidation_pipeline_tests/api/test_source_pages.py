@@ -55,7 +55,7 @@ def test_group_is_written_and_undone_on_the_page(api: ApiContext, page: str, mem
     assert f"{GROUPS} groups that can be written" in shown
     assert "user_id alice" in shown
     assert read_numbers(shown)["rows copied"] == str(GROUPS * WORDINGS)
-    group = plan_writes(api.pipeline.engine, STORE, quiet_seconds=0)[0]
+    group = plan_writes(api.pipeline.engine, STORE)[0]
     assert admin.submit(f"{page}/write", group=str(group.id)).headers["location"] == page
     shown = admin.get(page).text
     assert read_numbers(shown)["groups written"] == "1"
@@ -67,7 +67,7 @@ def test_group_is_written_and_undone_on_the_page(api: ApiContext, page: str, mem
 
 def test_refusals_are_told_with_their_reason(api: ApiContext, page: str, mem0_store: Store) -> None:
     admin = log_in(api, "admin")
-    first, second = plan_writes(api.pipeline.engine, STORE, quiet_seconds=0)[:2]
+    first, second = plan_writes(api.pipeline.engine, STORE)[:2]
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [first.hidden[0]])
     refused = admin.submit(f"{page}/write", group=str(first.id))
     assert refused.status_code == 409

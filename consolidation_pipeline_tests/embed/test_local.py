@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.embed.embedder import Usage, check_vectors
-from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
+from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder, word_similarity
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
-from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline_tests.hypothesis_examples import examples
 

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from consolidation_pipeline.embed.text_nearness import is_near
+from consolidation_pipeline.embed.local import is_near
 from consolidation_pipeline.llm.prompts import profile, summary
 from consolidation_pipeline.llm.prompts.profile import ProfileReply, profile_prompt
 from consolidation_pipeline.llm.prompts.summary import SummaryReply, summary_prompt

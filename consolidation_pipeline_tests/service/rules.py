@@ -5,45 +5,41 @@ A folder whose conftest imports ``rules_hold`` has them checked after each of it
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 import pytest
 
-from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.checks import groups, memories
+from consolidation_pipeline.store.checks.catalogue import CHECKS
+from consolidation_pipeline.store.checks.check import Check
 from consolidation_pipeline.store.database.engine import Connection, Engine, connect_engine, with_driver
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import list_projects
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
-Finder = Callable[[Connection, UUID], list[str]]
-
 # The next run embeds, scores and groups imported and restored memories, with the model and thresholds of that time.
 AFTER_A_RUN = {
-    "find_unembedded": invariants.find_unembedded,
-    "find_without_relevance": invariants.find_without_relevance,
-    "find_mixed_models": invariants.find_mixed_models,
-    "find_weak_merge_groups": invariants.find_weak_merge_groups,
+    memories.EVERY_MEMORY_IS_EMBEDDED,
+    memories.RELEVANCE_IS_POSITIVE,
+    memories.ONE_EMBEDDING_MODEL,
+    groups.MERGE_GROUPS_DO_NOT_CHAIN,
 }
 # Findings about the input: memories with a future date are accepted.
-ABOUT_INPUT = {"find_future_memories": invariants.find_future_memories}
-EVERY = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
-AT_ANY_TIME: dict[str, Finder] = {
-    name: find for name, find in EVERY.items() if name not in {*AFTER_A_RUN, *ABOUT_INPUT}
-}
+ABOUT_INPUT = {memories.NO_MEMORY_IS_FROM_THE_FUTURE}
+AT_ANY_TIME = [check for check in CHECKS if check not in AFTER_A_RUN | ABOUT_INPUT]
 
 
-def find_violations(connection: Connection, project_id: UUID, finders: Iterable[Finder]) -> list[str]:
-    """List violations of the invariants ``finders`` in a project, each with the name of its finder."""
-    return [f"{find.__name__}: {found}" for find in finders for found in find(connection, project_id)]
+def find_violations(connection: Connection, project_id: UUID, checks: Iterable[Check]) -> list[str]:
+    """List the rows of a project that break some checks, each with the name of its check."""
+    return [f"{check.name}: {found}" for check in checks for found in check.find(connection, project_id)]
 
 
 def find_broken_rules(pipeline: Pipeline) -> list[str]:
     """List violations of the invariants that hold at any time, and of weak merge groups."""
-    finders = [*AT_ANY_TIME.values(), invariants.find_weak_merge_groups]
+    checks = [*AT_ANY_TIME, groups.MERGE_GROUPS_DO_NOT_CHAIN]
     with pipeline.engine.connect() as connection:
-        return find_violations(connection, pipeline.project().id, finders)
+        return find_violations(connection, pipeline.project().id, checks)
 
 
 def find_all_violations(engine: Engine) -> list[str]:
@@ -52,7 +48,7 @@ def find_all_violations(engine: Engine) -> list[str]:
         return [
             f"project {project.slug}: {found}"
             for project in list_projects(connection)
-            for found in find_violations(connection, project.id, AT_ANY_TIME.values())
+            for found in find_violations(connection, project.id, AT_ANY_TIME)
         ]
 
 

@@ -48,10 +48,10 @@ class Visitor(Caller):
         """True if this visitor may change anything."""
         return self.principal.has_role("admin")
 
-    def check_project(self, slug: str, *, noun: str, id_: UUID) -> None:
-        """Raise NotFoundError if an item belongs to a project that the visitor may not see."""
+    def check_project(self, slug: str, suggestion: UUID) -> None:
+        """Raise NotFoundError if a suggestion belongs to a project that the visitor may not see."""
         if self.principal.project not in (None, slug):
-            raise NotFoundError(f"there is no {noun} {id_}")
+            raise NotFoundError(f"there is no suggestion {suggestion}")
         self.add_log_fields(project=slug)
 
 

@@ -197,7 +197,7 @@ def _find_decided(visitor: Visitor, id_: UUID | None) -> Suggestion | None:
 
 def _find_suggestion(visitor: Visitor, id_: UUID) -> Suggestion:
     suggestion = get_suggestion(visitor.engine, id_)
-    visitor.check_project(suggestion.project, noun="suggestion", id_=id_)
+    visitor.check_project(suggestion.project, id_)
     return suggestion
 
 

@@ -8,8 +8,6 @@ from consolidation_pipeline.core.differences.language import Language, is_unspac
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import Reading
 
-_SENTENCE_END = re.compile(r"[.!?。！？\n]\s*")
-
 
 def find_turned_consequence(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
     """Return the words of a cause that the other text tells as the consequence, with this; None if there is none.
@@ -36,10 +34,10 @@ def _find_connective(reading: Reading, language: Language) -> tuple[int, int, in
     if len(found) != 1:
         return None
     start = found[0].start()
-    ends = [match.end() for match in _SENTENCE_END.finditer(reading.source)]
-    # A connective at the begin of its sentence is of the one before.
-    before = [0, *(end for end in ends if end < start)]
-    return before[-1], start, next((end for end in ends if end > start), len(reading.source))
+    begin, end = reading.find_sentence(start)
+    # What a connective at the begin of its sentence follows from is in the one before.
+    is_first = not reading.source[begin:start].strip()
+    return reading.find_sentence(begin - 1)[0] if is_first and begin else begin, start, end
 
 
 @cache

@@ -10,6 +10,15 @@ from consolidation_pipeline.core.differences.language_loader import load_functio
 _MOST_WORDS_OF_NAME = 2
 # It tells no language: CI, IT.
 _ACRONYM = re.compile(r"\b[A-Z]{2,}\b")
+# Fewest function words that a clear language has, and how many times those of any other language.
+_FEWEST_WORDS, _TIMES = 4, 3
+# Share of Chinese and Japanese characters among the words of a text in one of them.
+_SHARE = 0.5
+_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+# Text search configuration of Postgres for each language.
+_CONFIGURATIONS = {"en": "english", "de": "german", "es": "spanish", "fr": "french", "zh": "simple", "ja": "simple"}
+# Characters of a text that are read: the language of a longer one is told by its beginning.
+_READ_CHARS = 400
 
 
 @lru_cache(maxsize=8192)
@@ -56,3 +65,29 @@ def _knows(code: str, word: str) -> bool:
 def _find_languages(word: str) -> tuple[str, ...]:
     """Return the alphabetic languages in which a word in lower case is a function word."""
     return tuple(code for code in LATIN if load_function_words(code).is_light(word))
+
+
+def find_clear_language(text: str) -> str | None:
+    """Return the code of the language of a text, None if it is not clear: short texts, mixed and other languages.
+
+    Chinese and Japanese are told apart by kana alone, which a short text may lack.
+    """
+    words = split_words(text)
+    if not words:
+        return None
+    if len(_CJK.findall(text)) >= _SHARE * len(words):
+        found = detect_language(text)
+        return found if found in ("zh", "ja") else None
+    hits = {code: sum(map(load_function_words(code).is_light, words)) for code in LATIN}
+    second, best = sorted(LATIN, key=hits.__getitem__)[-2:]
+    return best if hits[best] >= max(_FEWEST_WORDS, _TIMES * hits[second]) else None
+
+
+def detect_configuration(text: str) -> str:
+    """Return the text search configuration of the language of a text.
+
+    Of an unknown language it is ``english`` if the text has no other letters than English has, else ``simple``.
+    """
+    text = text[:_READ_CHARS]
+    code = detect_language(text)
+    return _CONFIGURATIONS[code] if code else "english" if text.isascii() else "simple"

@@ -108,22 +108,7 @@ def load_language(code: str) -> Language:
         for entry in chain.from_iterable((*equal, *alike))
         if " " in entry
     }
-    phrases: dict[tuple[str, ...], Phrase] = {}
-    for entry in raw["light"]:
-        phrases[split(entry)] = Phrase("light")
-    for key, entries in raw["markers"].items():
-        for entry in entries:
-            phrases[split(entry)] = Phrase("marker", key)
-    for category, poles in raw["cues"].items():
-        for pole, entries in poles.items():
-            for entry in entries:
-                phrases[split(entry)] = Phrase("cue", category, pole)
-    for words, phrase in list(phrases.items()) if raw.get("stem_verbs") else ():
-        if phrase.role == "cue" and phrase.key not in _GRAMMAR:
-            for form in list_stems("".join(words)):
-                phrases.setdefault(split(form), phrase)
-    for entry in raw["labels"]:
-        phrases.setdefault(split(entry), Phrase("label"))
+    phrases = _read_phrases(raw, split)
     bare = _find_bare(raw.get("respelled", {}), _list_words(raw, split) | load_vocabulary(code) | {*chain(*phrases)})
     for words, phrase in list(phrases.items()) if bare else ():
         if len(words) > 1:  # "ou" is not "où"
@@ -145,17 +130,8 @@ def load_language(code: str) -> Language:
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
         "bare": bare,
-        "calendar": {
-            form: f"{kind}-{at}"
-            for kind in ("days", "months")
-            for at, name in enumerate(raw.get(kind, ()), 1)
-            for form in (name, stem(name))
-        },
-        "short_calendar": {
-            name: f"{kind}-{at}"
-            for kind in ("days", "months")
-            for at, name in enumerate(raw.get(f"short_{kind}", ()), 1)
-        },
+        "calendar": {form: key for name, key in _read_calendar(raw, "").items() for form in (name, stem(name))},
+        "short_calendar": _read_calendar(raw, "short_"),
         "clock": Clock(
             **{field.name: _read_meanings(split, raw["clock"].get(field.name, {})) for field in fields(Clock)}
         ),
@@ -180,11 +156,13 @@ def load_language(code: str) -> Language:
         "inversions": frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
     }
     # The other fields are lists, tables and signs of the file as they are.
-    rest = {
-        field.name: _FORMS[get_origin(field.type) or field.type](raw.get(field.name, ()))
-        for field in fields(Language)
-        if field.name not in read
-    }
+    plain = {field.name: field.type for field in fields(Language) if field.name not in read}
+    check_keys(code, raw, _READ_KEYS | plain.keys())
+    check_keys(f"{code}: clock", raw["clock"], {field.name for field in fields(Clock)})
+    check_keys(f"{code}: antonyms", raw["antonyms"], {"pairs", "things"})
+    check_keys(f"{code}: synonyms", raw["synonyms"], {"groups"})
+    check_keys(f"{code}_synonyms", lists, {"forms", "groups"})
+    rest = {name: _FORMS[get_origin(form) or form](raw.get(name, ())) for name, form in plain.items()}
     return Language(**read, **rest)
 
 
@@ -200,8 +178,51 @@ def _list_verb_forms(verbs: Sequence[str]) -> list[list[str]]:
     return [*forms, *([passive] for verb in verbs if (passive := name_passive(verb)))]
 
 
+# Keys of a file that are read by name.
+_READ_KEYS = frozenset(
+    (
+        *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
+        *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
+        *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
+        *("undoing", "stem_verbs"),
+    )
+)
 # Type of a field = what makes it of the value in a file.
 _FORMS: Mapping[Any, Callable[[Any], Any]] = {frozenset: frozenset, tuple: tuple, bool: bool, abc.Mapping: dict}
+
+
+def check_keys(place: str, table: Mapping[str, Any], known: abc.Set[str]) -> None:
+    """Raise ValueError if a table has other keys than those that are read."""
+    if unknown := sorted(table.keys() - known):
+        raise ValueError(f"{place}: nothing reads the keys {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+
+
+def _read_phrases(raw: Mapping[str, Any], split: Callable[[str], tuple[str, ...]]) -> dict[tuple[str, ...], Phrase]:
+    """Return the meanings of function words, markers, cues and labels."""
+    phrases: dict[tuple[str, ...], Phrase] = {}
+    for entry in raw["light"]:
+        phrases[split(entry)] = Phrase("light")
+    for key, entries in raw["markers"].items():
+        for entry in entries:
+            phrases[split(entry)] = Phrase("marker", key)
+    for category, poles in raw["cues"].items():
+        for pole, entries in poles.items():
+            for entry in entries:
+                phrases[split(entry)] = Phrase("cue", category, pole)
+    for words, phrase in list(phrases.items()) if raw.get("stem_verbs") else ():
+        if phrase.role == "cue" and phrase.key not in _GRAMMAR:
+            for form in list_stems("".join(words)):
+                phrases.setdefault(split(form), phrase)
+    for entry in raw["labels"]:
+        phrases.setdefault(split(entry), Phrase("label"))
+    return phrases
+
+
+def _read_calendar(raw: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Return the keys of the names of days and months in the lists with a prefix: monday = "days-1"."""
+    return {
+        name: f"{kind}-{at}" for kind in ("days", "months") for at, name in enumerate(raw.get(prefix + kind, ()), 1)
+    }
 
 
 def _read_meanings(

@@ -407,3 +407,10 @@ def _split_code(text: str, start: int, language: Language) -> Iterator[Piece]:
     is_literal = len(literals) == 1 and literals[0].text == bare
     key = f"{literals[0].kind}:{literals[0].value}" if is_literal else f"code:{_BLANKS.sub('', inner)}"
     yield Piece("code", text, text, key, start)
+
+
+def quote(text: str, words: Sequence[Piece]) -> str:
+    """Return what is written from the first to the last of some pieces."""
+    if len(words) == 1:
+        return text[words[0].start : words[0].start + len(words[0].text)]
+    return text[words[0].start : max(word.start + len(word.text) for word in words)]

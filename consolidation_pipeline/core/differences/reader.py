@@ -1,7 +1,7 @@
 """Reader: makes the reading of a text, clause by clause."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 
@@ -17,20 +17,19 @@ from consolidation_pipeline.core.differences.lexer import (
     join_particles,
     move_tools,
     open_conditions,
+    quote,
     read_copulas,
     split_pieces,
     unify_signs,
 )
+from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher
 from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
+from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
-# An auxiliary after one, two or three words makes a question: "what is", "which steps should", "how many miles can".
-_LATEST_AUXILIARY = 4
-# Words of an opening that may hold a request: "could you please tell me".
-_LONGEST_OPENING = 8
 # "You should", "we must"
 _DEMANDS = {("modality", "required"), ("modality", "advised")}
 _OPENING_WORDS = 2
@@ -38,8 +37,6 @@ _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
 # Twice; "every 30 seconds" also tells when.
 _DURATION = re.compile(r"number:[\d.]+ (?:s|min|h|d|month|year)")
 _TIMES = re.compile(r"number:[\d.]+ x")
-# Signs of a word that may end inside of another one, in a script without blanks.
-_LONGEST_OVERLAP = 2
 _ACRONYMS = re.compile(r"[A-Z]{2,}s")  # PDFs
 
 
@@ -65,6 +62,7 @@ class _Reader:
     def __init__(self, text: str, language: Language) -> None:
         self.text = text
         self.language = language
+        self.phrases = PhraseMatcher(text, language)
         self.tokens: list[Token] = []
         self.cues: list[Cue] = []
         self.frame: list[int | str] = []
@@ -114,7 +112,7 @@ class _Reader:
             if piece.lower in language.openings and self._opens_demand(pieces[sentence_start:at]):
                 at += 1
                 continue
-            if is_opening and (divided := self._match_divided_label(pieces, at)):
+            if is_opening and (divided := self.phrases.match_divided_label(pieces, at)):
                 at += divided
                 continue
             if piece.lower in language.articles and self._read_one(pieces, at):
@@ -145,7 +143,7 @@ class _Reader:
                 continue
             if meaning and role in ("marker", "cue"):
                 category, pole = ("marker", meaning.key) if role == "marker" else (meaning.key, meaning.pole)
-                written, start = self._quote(words), words[0].start
+                written, start = quote(self.text, words), words[0].start
                 self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause, start))
             if meaning and role == "marker":
                 self.last_marker = words[0].lower
@@ -166,10 +164,10 @@ class _Reader:
         self._end_sentence(len(self.text))
 
     def _match_in_context(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
-        """As ``_match``, for words whose meaning depends on those beside them."""
-        size, meaning = self._match(pieces, at)
+        """As ``match`` of the phrases, for words whose meaning depends on those beside them."""
+        size, meaning = self.phrases.match(pieces, at)
         language, word = self.language, pieces[at].lower
-        if size > 1 and is_unspaced(word) and self._ends_in_longer(pieces, at, size):
+        if size > 1 and is_unspaced(word) and self.phrases.ends_in_longer(pieces, at, size):
             return 1, language.phrases.get((word,))
         if word in language.participle_prepositions and self.tokens and not self.words_before:
             return 1, Phrase("light")
@@ -285,32 +283,10 @@ class _Reader:
         self.ends.append((end, len(self.tokens), len(self.cues), len(self.frame)))
 
     def _read_question(self, sentence: Sequence[Piece], end: str) -> None:
-        """Append a cue if a sentence asks: it ends with a question mark, or opens with "how can", "what is"."""
-        if not sentence or not (end == "?" or self._opens_question(sentence)):
-            return
-        spaced = {piece.lower: piece.start for piece in reversed(sentence)}
-        begin, text = sentence[0].start, self._quote(sentence)
-        found = {word: spaced.get(word, begin + text.find(word)) for word in self.language.questions}
-        asking = [word for word in found if word in spaced or (is_unspaced(word) and word in text)]
-        word = min(asking, key=lambda word: found[word], default="")
-        start = found.get(word, begin)
-        written = self.text[start : start + len(word or sentence[0].text)]
-        pole = self.language.questions.get(word, "truth")
-        self.cues.append(Cue(written, "question", pole, len(self.tokens), self.clause, start))
-
-    def _opens_question(self, sentence: Sequence[Piece]) -> bool:
-        first = self.language.phrases.get((sentence[0].lower,))
-        if first and first.key == "result":  # "so where is it"
-            sentence = sentence[1:] or sentence
-        opening = f" {' '.join(piece.lower for piece in sentence[:_LONGEST_OPENING])} "
-        if any(f" {request} " in opening for request in self.language.requests):
-            return True
-        if tuple(piece.lower for piece in sentence[:2]) in self.language.inversions:
-            return True
-        following = [self.language.phrases.get((piece.lower,)) for piece in sentence[1:_LATEST_AUXILIARY]]
-        asked = self.language.questions.get(sentence[0].lower)
-        has_auxiliary = any(phrase is not None and phrase.key in ("tense", "modality") for phrase in following)
-        return asked == "person" or (asked not in (None, "time") and has_auxiliary)
+        """Append a cue if a sentence asks."""
+        if question := find_question(sentence, end, self.text, self.language):
+            written, pole, start = question
+            self.cues.append(Cue(written, "question", pole, len(self.tokens), self.clause, start))
 
     def _find_participle(self) -> int | None:
         """Return the position of the participle after the last auxiliary of the passive, None if there is none."""
@@ -419,11 +395,11 @@ class _Reader:
         self.phrase += 1
         self.governor = ""
         while at < len(pieces) and pieces[at].kind not in ("stop", "comma"):
-            size, meaning = self._match(pieces, at)
+            size, meaning = self.phrases.match(pieces, at)
             if meaning and (meaning.role == "marker" or len(self.tokens) > start):
                 break
             if meaning and meaning.role == "cue":
-                written = self._quote(pieces[at : at + size])
+                written = quote(self.text, pieces[at : at + size])
                 self.cues.append(Cue(written, meaning.key, meaning.pole, start, self.clause, pieces[at].start))
             elif not meaning or meaning.role in ("synonym", "label"):
                 is_phrase = meaning is not None and meaning.role == "synonym"
@@ -434,77 +410,6 @@ class _Reader:
         self.passive = len(self.tokens)  # "is built by A and tested by B"
         self.phrase += 1
         return at
-
-    def _match(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
-        """Return the longest phrase of the lists that begins at a piece: the number of its pieces, and its meaning."""
-        if pieces[at].kind != "word":
-            return 1, None
-        language, first = self.language, pieces[at].lower
-        size, found = 1, None
-        if (longest := language.phrase_sizes.get(first, 0)) == 1:
-            found = language.phrases[(first,)]
-        elif longest:
-            size, found = _find_longest(pieces, at, longest, language.phrases, str)
-        if longest := language.synonym_sizes.get(language.stem(first), 0):
-            length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
-            if synonym and (length > size or not found):
-                return length, synonym
-        if found and found.role == "cue" and self._is_month(pieces, at):
-            return 1, None
-        if found and found.role == "light":
-            is_name = (size == 1 and self._is_acronym(pieces[at].text)) or self._is_letter(pieces, at)
-            return (1, None) if is_name else (size, found)
-        return size, found
-
-    def _ends_in_longer(self, pieces: Sequence[Piece], at: int, size: int) -> bool:
-        """Return True if a word of two signs overlaps with a longer one: 前|提交, not 前提|交, and 十|分钟."""
-        end, language = at + size, self.language
-        if size > _LONGEST_OVERLAP or end >= len(pieces) or pieces[end].kind != "word":
-            return False
-        first, last = pieces[at].lower, pieces[end].lower
-        is_known = (first,) in language.phrases or first in language.numbers
-        if not is_known or (last,) in language.phrases or last in language.groups:
-            return False
-        length, meaning = self._match(pieces, at + 1)
-        return meaning is not None and at + 1 + length > end
-
-    def _is_month(self, pieces: Sequence[Piece], at: int) -> bool:
-        """Return True for a name of the calendar with a capital inside of a sentence: "in May"."""
-        piece = pieces[at]
-        is_inside = at > 0 and pieces[at - 1].kind not in ("stop", "comma") and not self.text.isupper()
-        return is_inside and piece.text[0].isupper() and piece.lower in self.language.calendar
-
-    def _match_divided_label(self, pieces: Sequence[Piece], at: int) -> int:
-        """Return the number of pieces of a label with a comma before its last word, "wir sahen, dass"; 0 = none."""
-        near = range(at + 1, min(len(pieces) - 1, at + _LONGEST_OPENING + 1))
-        end = next((end for end in near if pieces[end].kind in ("comma", "stop")), None)
-        if end is None or pieces[end].kind == "stop":
-            return 0
-        words = (*pieces[at:end], pieces[end + 1])
-        found = self.language.phrases.get(tuple(piece.lower for piece in words))
-        return len(words) + 1 if found and found.role == "label" else 0
-
-    def _is_acronym(self, word: str) -> bool:
-        """Return True for a word such as "US" or "IT" in a text that is not all in capitals."""
-        return 1 < len(word) < 4 and word.isupper() and not self.text.isupper()
-
-    def _is_letter(self, pieces: Sequence[Piece], at: int) -> bool:
-        """Return True for a letter that is a name: "Ward A", "lot C". A sentence or title may have an article there."""
-        piece, before = pieces[at], pieces[at - 1] if at else None
-        end = piece.start + 1
-        if len(piece.text) != 1 or not piece.text.isupper() or before is None or self.text[end : end + 1] == "'":
-            return False
-        following = pieces[at + 1] if at + 1 < len(pieces) else None
-        is_title = following is not None and following.kind == "word" and following.text[0].isupper()
-        if before.kind != "word" or before.text.isupper() or is_title:
-            return False
-        if piece.lower not in self.language.subjects:
-            return True
-        # "Gate I opens at six", not "Then I opened it"
-        ends = following is None or following.kind in ("stop", "comma") or following.lower in self.language.copulas
-        is_noun = before.text[0].isupper() and (before.lower,) not in self.language.phrases
-        is_noun &= not self.language.is_adverb(before.lower) and before.lower not in self.language.time_adverbs
-        return is_noun and (ends or (following is not None and following.lower.endswith("s")))
 
     def _read_content(self, pieces: Sequence[Piece], at: int, size: int, meaning: Phrase | None, is_first: bool) -> int:
         """Append the token that begins at a piece, and return the number of its pieces."""
@@ -585,7 +490,9 @@ class _Reader:
         where = self.clause, self.segment, self.conjunct, self.phrase, governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "loose" if is_time else "tight"
         self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
-        self.tokens.append(Token(self._quote(pieces), in_bytes(key), kind, len(self.tokens), *where, pieces[0].start))
+        self.tokens.append(
+            Token(quote(self.text, pieces), in_bytes(key), kind, len(self.tokens), *where, pieces[0].start)
+        )
 
     def _is_time(self, word: str, key: str) -> bool:
         """Return True if the next token tells when, without a preposition: "every morning", "heute"."""
@@ -631,31 +538,6 @@ class _Reader:
         size, key = measure(Decimal(2), pieces, at, self.language)
         day = self.language.calendar.get(pieces[at + 1].lower) if at + 1 < len(pieces) else None
         return (2, f"{day} number:2") if day else (size, key) if size > 1 else None
-
-    def _quote(self, words: Sequence[Piece]) -> str:
-        """Return what is written from the first to the last of some pieces."""
-        if len(words) == 1:
-            return self.text[words[0].start : words[0].start + len(words[0].text)]
-        return self.text[words[0].start : max(word.start + len(word.text) for word in words)]
-
-
-def _find_longest(
-    pieces: Sequence[Piece],
-    at: int,
-    longest: int,
-    phrases: Mapping[tuple[str, ...], Phrase],
-    form: Callable[[str], str],
-) -> tuple[int, Phrase | None]:
-    """Return the longest phrase that begins at a piece, and its length; ``form``: of its words, in ``phrases``."""
-    words: list[str] = []
-    for piece in pieces[at : at + longest]:
-        if piece.kind != "word":
-            break
-        words.append(form(piece.lower))
-    for size in range(len(words), 0, -1):
-        if found := phrases.get(tuple(words[:size])):
-            return size, found
-    return 1, None
 
 
 def _is_name(text: str, is_first: bool, has_noun_capitals: bool) -> bool:

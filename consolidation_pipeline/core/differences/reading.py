@@ -104,6 +104,12 @@ class Reading:
         """The text in which offsets count."""
         return self.whole or self.text
 
+    def find_sentence(self, offset: int) -> tuple[int, int]:
+        """Return where the sentence with an offset begins and ends."""
+        ends = [self.begin + end for end, *_ in self.ends] or [self.begin + len(self.text)]
+        begin = max((end for end in ends if end <= offset), default=self.begin)
+        return begin, next((end for end in ends if end > offset), ends[-1])
+
     # A text is compared with many: what does not depend on the other one is kept.
     @cached_property
     def normalized(self) -> str:

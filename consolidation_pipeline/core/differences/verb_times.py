@@ -1,6 +1,5 @@
 """Times of verbs: what was, is, will or would be done, by their forms and the auxiliaries in their sentence."""
 
-import re
 from typing import Literal
 
 from consolidation_pipeline.core.differences.language import WORD, Language
@@ -8,8 +7,6 @@ from consolidation_pipeline.core.differences.reading import Reading, Token
 
 Time = Literal["past", "present", "future", "conditional"]
 
-# Not "30. September".
-_SENTENCE_END = re.compile(r"(?<!\d)[.!?;:](?:\s|$)|\n")
 # Words before a verb among which its auxiliaries are, where they stand right before it: "has not yet been moved".
 _MOST_BEFORE = 4
 # Cues of what is not told as a fact: it may, should or would be.
@@ -18,7 +15,7 @@ _UNREAL = {("tense", "unreal"), ("tense", "former")}
 
 def tell_time(reading: Reading, verb: Token, language: Language) -> Time | None:
     """Return when a text says that something is done; None if the form tells no time, or tells what may be."""
-    start, end = _find_sentence(reading.source, verb)
+    start, end = reading.find_sentence(verb.start)
     if any(start <= cue.start < verb.start and _is_unreal(cue.category, cue.pole) for cue in reading.cues):
         return None
     form = verb.text.lower().partition(" ")[0]
@@ -47,12 +44,6 @@ def tell_time(reading: Reading, verb: Token, language: Language) -> Time | None:
     # "verkauft" is a present form, too
     is_present = language.has_late_participles and form.endswith(language.finite_endings)
     return "past" if is_form else "present" if is_present else None
-
-
-def _find_sentence(source: str, verb: Token) -> tuple[int, int]:
-    start = max((end.end() for end in _SENTENCE_END.finditer(source, 0, verb.start)), default=0)
-    end = _SENTENCE_END.search(source, verb.start)
-    return start, end.start() if end else len(source)
 
 
 def _split(text: str) -> list[str]:

@@ -11,7 +11,8 @@ from consolidation_pipeline.core.differences.language_loader import load_languag
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Span
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.rival_claims import Comparison, is_label, is_name
+from consolidation_pipeline.core.knowledge.named_things import is_label, is_name
+from consolidation_pipeline.core.knowledge.rival_claims import Comparison
 
 # Words of English sentences that find fault: what they contrast is no fact of then and now.
 WRONG = frozenset("incorrect incorrectly wrong wrongly".split())

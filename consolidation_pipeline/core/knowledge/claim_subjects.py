@@ -14,7 +14,7 @@ from consolidation_pipeline.core.knowledge.change_words import Change, find_fill
 from consolidation_pipeline.core.knowledge.claim_slots import is_date
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
-from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.named_things import is_name
 
 # Governors, and poles of bounds, that divide all cases in two.
 _DIVIDING = frozenset(map(frozenset, (("above", "below"), ("if", "unless"), ("least", "most"))))

@@ -25,7 +25,7 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
 )
 from consolidation_pipeline.core.knowledge.claim_subjects import has_token
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.named_things import is_name
 from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS, Told, list_told
 
 Side = Sequence[Token]

@@ -14,12 +14,12 @@ from consolidation_pipeline.core.differences.language_detection import detect_la
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
+from consolidation_pipeline.core.knowledge.differing_words import quote_sentence
 from consolidation_pipeline.core.knowledge.rival_claims import (
     AGREES,
     Comparison,
     Relation,
     compare_sentences,
-    quote_sentence,
     takes_over,
 )
 from consolidation_pipeline.core.knowledge.supersession import revise_sentence

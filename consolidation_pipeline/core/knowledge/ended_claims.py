@@ -31,7 +31,8 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
 )
 from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
 from consolidation_pipeline.core.knowledge.gone_claims import is_dropped_for, may_be_gone, says
-from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, is_name
+from consolidation_pipeline.core.knowledge.named_things import is_name
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 
 # Forms of changes that name what is no longer so.
 _NAMING = ("from", "contrast", "gone", "ended")

@@ -12,7 +12,7 @@ from consolidation_pipeline.core.knowledge.claim_holders import find_holders, li
 from consolidation_pipeline.core.knowledge.claim_slots import STATE_VERBS, is_date
 from consolidation_pipeline.core.knowledge.claim_subjects import has_token, names_case
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.named_things import is_name
 from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS
 
 # Ends of words of change behind which something is left, but not gone.

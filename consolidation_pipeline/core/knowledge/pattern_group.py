@@ -35,8 +35,8 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
     settle_disputes,
 )
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
-from consolidation_pipeline.core.knowledge.rival_claims import are_of_others
-from consolidation_pipeline.core.knowledge.same_claims import SameClaim, says_of_other
+from consolidation_pipeline.core.knowledge.reported_events import are_of_others
+from consolidation_pipeline.core.knowledge.same_claims import SameClaim
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.weak_sentences import contests, names_remedy, names_wish_alone, read_fault
 from consolidation_pipeline.core.literals.literal_scanner import Literal
@@ -257,12 +257,9 @@ class PatternGroup:
 
         What became of them, by this sentence, is of the same thing.
         """
-        saying = self.list_telling(one)
-        reading = self._read_claim(one).reading
+        saying, claim = self.list_telling(one), self._read_claim(one)
         like = [other for other, cosine in self.compare(one) if cosine >= _SUPPORTS and other.text not in saying]
-        others = {
-            other.text for other in like if says_of_other(reading, read_sentence(other.sentence.text, self.language))
-        }
+        others = {other.text for other in like if claim.is_said_of_other(other.sentence.text)}
         return others - {other.text for other in like if other.text in others and self._is_older(other, one)}
 
     def _is_older(self, one: RankedSentence, newer: Candidate) -> bool:

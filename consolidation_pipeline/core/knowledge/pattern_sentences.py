@@ -21,7 +21,7 @@ from consolidation_pipeline.core.knowledge.disputes import (
 )
 from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson, read_lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
-from consolidation_pipeline.core.knowledge.rival_claims import are_events
+from consolidation_pipeline.core.knowledge.reported_events import are_events
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.weak_sentences import (

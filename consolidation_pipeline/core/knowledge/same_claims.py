@@ -16,13 +16,9 @@ from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, read_lesson
-from consolidation_pipeline.core.knowledge.rival_claims import (
-    NAMES,
-    are_events,
-    compare_sentences,
-    except_said,
-    is_name,
-)
+from consolidation_pipeline.core.knowledge.named_things import NAMES, is_name
+from consolidation_pipeline.core.knowledge.reported_events import are_events
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, except_said
 from consolidation_pipeline.core.knowledge.supersession import revise_sentence
 from consolidation_pipeline.core.text.sentence_cues import is_command
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
@@ -107,8 +103,18 @@ class SameClaim:
         found = (text for text in sentences if self._may_be_news(text) or self._has_other_value(text))
         return max(found, key=self._measure_share, default=None)
 
+    def is_said_of_other(self, text: str) -> bool:
+        """Return True if a sentence says the claim of another thing, or for another reason."""
+        return bool(compare_once("of other", self.text, text, self.language, partial(self._is_of_other, text), True))
+
+    def _is_of_other(self, text: str) -> bool:
+        return says_of_other(self.reading, read_sentence(text, self.language))
+
     def tells_outcome_of(self, older: str) -> bool:
         """Return True if the claim, by words of a change, may tell what became of an older sentence."""
+        return bool(compare_once("outcome", self.text, older, self.language, partial(self._is_outcome_of, older), True))
+
+    def _is_outcome_of(self, older: str) -> bool:
         if self.language is None or self.is_said_in([older]):
             return False
         earlier, claim = SameClaim(older, self.language), Claim.of(self.text, self.language)

@@ -46,7 +46,8 @@ from consolidation_pipeline.core.knowledge.gone_claims import (
     uses_gone,
 )
 from consolidation_pipeline.core.knowledge.lesson_sentences import find_past
-from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences, is_name
+from consolidation_pipeline.core.knowledge.named_things import is_name
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.sentences import extract_sentences

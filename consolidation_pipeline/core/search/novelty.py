@@ -21,7 +21,8 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     tells_step,
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.rival_claims import is_name, names_things
+from consolidation_pipeline.core.knowledge.named_things import is_name
+from consolidation_pipeline.core.knowledge.rival_claims import names_things
 from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text

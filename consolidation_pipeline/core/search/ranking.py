@@ -25,12 +25,14 @@ Id = TypeVar("Id", bound=Comparable)
 CANDIDATES_OF_HIT, MIN_CANDIDATES, MIN_INDEXED_CANDIDATES = 2, 100, 60
 # Weights of the z-scores of the semantic and of the keyword retriever. Measured: docs/quality.md.
 SCORE_WEIGHTS = (0.4, 0.6)
+# Damping of the ranks that are fused.
+_RANK_DAMPING = 60
+# BM25: saturation of repeated words, and share of the normalisation by length.
+_K1, _B = 1.2, 0.75
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[Id]], weights: Sequence[float], k: float = 60
-) -> list[tuple[Id, float]]:
-    """Return the ids with their sum of weight / (k + rank) over the rankings, highest first, ties by id.
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Id]], weights: Sequence[float]) -> list[tuple[Id, float]]:
+    """Return the ids with their sum of weight / (60 + rank) over the rankings, highest first, ties by id.
 
     After Cormack, Clarke and Büttcher (2009), with a weight for each ranking.
 
@@ -38,18 +40,15 @@ def reciprocal_rank_fusion(
         rankings: Ids, best first. Ranks count from 1. For a repeated id, its first rank counts. An id that is missing
             in a ranking gets nothing from it.
         weights: One weight for each ranking.
-        k: Damping of the ranks, above -1.
 
     Raises:
-        ValueError: The number of weights is not that of the rankings, or k is not above -1.
+        ValueError: The number of weights is not that of the rankings.
     """
     _check_lengths(rankings, weights)
-    if not k > -1:
-        raise ValueError(f"k is {k}; it must be above -1, so that no rank is divided by zero")
     parts: dict[Id, list[float]] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         for rank, id_ in enumerate(dict.fromkeys(ranking), 1):
-            parts.setdefault(id_, []).append(weight / (k + rank))
+            parts.setdefault(id_, []).append(weight / (_RANK_DAMPING + rank))
     # fsum rounds only once, so that the order of the rankings does not matter.
     summed = ((id_, math.fsum(terms)) for id_, terms in parts.items())
     return sorted(summed, key=lambda pair: (-pair[1], pair[0]))
@@ -120,9 +119,7 @@ def _check_lengths(rankings: Sequence[Any], numbers: Sequence[float]) -> None:
         raise ValueError(f"{len(rankings)} rankings have {len(numbers)} weights or absent scores: give one for each")
 
 
-def bm25(
-    lengths: NDArray[Any], counts: NDArray[Any], statistics: TextStatistics, *, k1: float = 1.2, b: float = 0.75
-) -> NDArray[np.float64]:
+def bm25(lengths: NDArray[Any], counts: NDArray[Any], statistics: TextStatistics) -> NDArray[np.float64]:
     """Return the Okapi BM25 scores (n,) of texts (Robertson and Zaragoza 2009), or (q, n) of those of q searches.
 
     The weight of a word is ln(1 + (total - df + 0.5) / (df + 0.5)), which is never negative. A text without any of the
@@ -132,11 +129,9 @@ def bm25(
         lengths: Length of each text (n,) or (q, n), in any unit.
         counts: Occurrences of each of the m query words in each text (n, m) or (q, n, m).
         statistics: Statistics of the texts among which these were found, or of these; of q searches, each has q rows.
-        k1: Saturation of repeated words.
-        b: Share of the normalisation by length.
     """
     df = statistics.frequencies
     weights = np.log1p((statistics.total - df + 0.5) / (df + 0.5))
-    damped = counts + (k1 * (1 - b + b * lengths / statistics.mean_length))[..., None]
-    scores: NDArray[np.float64] = ((counts * (k1 + 1) / damped) @ weights[..., None])[..., 0]
+    damped = counts + (_K1 * (1 - _B + _B * lengths / statistics.mean_length))[..., None]
+    scores: NDArray[np.float64] = ((counts * (_K1 + 1) / damped) @ weights[..., None])[..., 0]
     return scores

@@ -22,7 +22,9 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     tell_other_days,
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.rival_claims import are_events, compare_sentences, is_name
+from consolidation_pipeline.core.knowledge.named_things import is_name
+from consolidation_pipeline.core.knowledge.reported_events import are_events
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 from consolidation_pipeline.core.search.context_changes import DatedText
 from consolidation_pipeline.core.search.context_days import is_of_its_time
 from consolidation_pipeline.core.search.novelty import parse_sentences

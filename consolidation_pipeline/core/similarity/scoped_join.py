@@ -27,12 +27,9 @@ def scoped_similarity_join(
     x: NDArray[np.floating],
     threshold: float,
     scopes: NDArray[np.int64],
-    *,
-    rows: NDArray[np.integer] | None = None,
-    known: int = 0,
 ) -> SimilarPairs:
     """Return all pairs of ``iter_scoped_pairs``."""
-    return concatenate_pairs(list(iter_scoped_pairs(x, threshold, scopes, rows=rows, known=known)))
+    return concatenate_pairs(list(iter_scoped_pairs(x, threshold, scopes)))
 
 
 def iter_scoped_pairs(

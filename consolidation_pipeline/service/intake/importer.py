@@ -13,9 +13,9 @@ from uuid import UUID
 
 import numpy as np
 
+from consolidation_pipeline.core.differences.language_detection import detect_configuration
 from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type, invalid_field, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
-from consolidation_pipeline.core.text.search_language import detect_configuration
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.options import parse_options

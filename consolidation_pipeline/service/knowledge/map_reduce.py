@@ -10,7 +10,7 @@ from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
-from consolidation_pipeline.embed.text_nearness import is_near
+from consolidation_pipeline.embed.local import is_near
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompt import Prompt

@@ -15,7 +15,7 @@ from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.profile_counts import CountedProfile, count_profile
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION
 from consolidation_pipeline.core.memories.memories import consolidated_id
-from consolidation_pipeline.embed.text_nearness import is_near
+from consolidation_pipeline.embed.local import is_near
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompts.profile import ProfileReply, find_problems, profile_prompt
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS

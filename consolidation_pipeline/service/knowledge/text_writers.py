@@ -20,7 +20,7 @@ from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.knowledge.sentence_ranking import count_background
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.key_terms import find_key_terms
-from consolidation_pipeline.embed.text_nearness import is_near
+from consolidation_pipeline.embed.local import is_near
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompt import Prompt

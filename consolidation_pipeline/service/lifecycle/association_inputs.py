@@ -12,6 +12,7 @@ from consolidation_pipeline.core.lifecycle.associations import sample_weekly
 from consolidation_pipeline.core.vectors import find_unusable
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.database.schema import MEMORY_TABLES
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
 from consolidation_pipeline.store.knowledge.relations import (
     AssociationInputs,
@@ -24,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 # The sample is drawn from this number of the newest memories.
 POOL_SIZE = 100
-
-_TABLES = ("task_memories", "consolidated_memories")
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def embed_missing(run: ProjectRun, sample: AssociationSample) -> AssociationSamp
     if not len(sample.missing):
         return sample
     with run.reading() as connection:
-        waiting = [load_unembedded(connection, table, sample.missing.ids, run.embedder.name) for table in _TABLES]
+        waiting = [load_unembedded(connection, table, sample.missing.ids, run.embedder.name) for table in MEMORY_TABLES]
     ids = np.concatenate([found.ids for found in waiting])
     embedded = _embed_texts(run, ids, [text for found in waiting for text in found.texts])
     length = sample.vectors.shape[1] or max((len(vector) for vector in embedded.values()), default=0)

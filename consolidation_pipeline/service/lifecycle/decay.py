@@ -11,9 +11,9 @@ import numpy.typing as npt
 from consolidation_pipeline.core.lifecycle.relevance import DecayRates, compute_relevance
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.database.schema import MEMORY_TABLES
 from consolidation_pipeline.store.memories.relevance import DecayInputs, load_decay_inputs, save_relevance
 
-_TABLES = ("task_memories", "consolidated_memories")
 # A full run keeps scores up to this age. It is an hour less than a day, as a nightly run may begin a little earlier
 # than the last one.
 MAX_SCORE_AGE_DAYS = 23 / 24
@@ -48,7 +48,7 @@ def score_relevance(run: ProjectRun) -> DecayResult:
     rates = DecayRates(age=run.options.decay_rate, access=run.options.access_decay_rate)
     keeps_valid = run.job == "consolidate" and tuple(run.planned) == PHASES
     scores, written = [], 0
-    for table in _TABLES:
+    for table in MEMORY_TABLES:
         with run.transaction() as connection:
             rows = load_decay_inputs(connection, run.project.id, table, run.now)
             score = _relevance(rows, rates)

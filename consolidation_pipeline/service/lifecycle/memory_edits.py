@@ -161,7 +161,7 @@ def edit_memory(
     if unknown or not fields:
         what = f"{unknown[0]} cannot be edited" if unknown else "nothing is to be edited"
         raise UsageError(f"{what}; the fields are {', '.join(EDITABLE)}")
-    project = _find_project_of(engine, id, "edit")
+    project = _find_project_of(engine, id)
 
     def revise(stored: StoredRevision) -> dict[str, Any]:
         if version not in (None, stored.version):
@@ -436,12 +436,12 @@ def _check_reason(reason: str | None) -> None:
     check_archive_reason(reason)
 
 
-def _find_project_of(engine: Engine, id: UUID, action: str) -> Project:
+def _find_project_of(engine: Engine, id: UUID) -> Project:
     """Return the project of a raw memory. Raise UsageError for a consolidated one."""
     project, found = _find_all(engine, [id])
     if (kind := found[id].kind) != "raw":
         raise UsageError(
-            f"{id} is of kind {kind}, made from other memories: {action} one of these (`consolidation lineage {id}` "
+            f"{id} is of kind {kind}, made from other memories: edit one of these (`consolidation lineage {id}` "
             "lists them), and the next run makes it again; or delete it"
         )
     return project

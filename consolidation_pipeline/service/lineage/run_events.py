@@ -24,7 +24,7 @@ from consolidation_pipeline.service.lineage.memory_lineage import MemoryLineage,
 from consolidation_pipeline.service.runs.phases import read_scope
 from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.database.inspection import describe_columns
-from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.database.schema import MEMORY_TABLES, SCHEMA
 from consolidation_pipeline.store.jobs.jobs import require_job
 from consolidation_pipeline.store.ledger.job_changes import (
     count_job_edges,
@@ -38,7 +38,6 @@ _END_TYPES = {
     "failed": event_v2.RunState.FAIL,
     "cancelled": event_v2.RunState.ABORT,
 }
-_INPUT_TABLES = ("task_memories", "consolidated_memories")
 _MOST_ERROR_CHARS = 2000
 
 
@@ -99,7 +98,7 @@ def _build_event(record: JobRecord, state: event_v2.RunState, at: datetime) -> e
         eventTime=at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         run=event_v2.Run(str(record.job.id), _build_run_facets(record, is_start=is_start)),
         job=_build_job(record),
-        inputs=[_build_input(record, table) for table in _INPUT_TABLES],
+        inputs=[_build_input(record, table) for table in MEMORY_TABLES],
         outputs=[_build_output(record, table, count) for table, count in sorted(rows.items())],
         producer=PRODUCER,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.knowledge.difference_words import shorten_words
 from consolidation_pipeline.core.memory_tests.statements import says
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 
 _SHOWN = 3
 

@@ -7,7 +7,6 @@ database when the report is made, so an erased text is in no later report.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,9 @@ from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.jobs.change_set import build_change_set
 from consolidation_pipeline.service.lineage.memory_lineage import trace_group
 from consolidation_pipeline.service.runs.phases import read_scope
-from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.checks import memories
+from consolidation_pipeline.store.checks.catalogue import CHECKS
+from consolidation_pipeline.store.checks.check import find_violations
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.jobs import require_job
 from consolidation_pipeline.store.jobs.llm_calls import sum_job_spending
@@ -55,10 +56,10 @@ _LEFT_OUT = {"lineage", "details", "version", "content_hash", "embedding_model",
 _NOTICES = ("stopped", "failing", "refused_by_tests")
 # These hold about memories that nobody has run over yet, or about the input.
 _NOT_CHECKED = {
-    invariants.find_unembedded,
-    invariants.find_without_relevance,
-    invariants.find_mixed_models,
-    invariants.find_future_memories,
+    memories.EVERY_MEMORY_IS_EMBEDDED,
+    memories.RELEVANCE_IS_POSITIVE,
+    memories.ONE_EMBEDDING_MODEL,
+    memories.NO_MEMORY_IS_FROM_THE_FUTURE,
 }
 
 
@@ -217,11 +218,10 @@ def _describe_run(job: Row[Any]) -> dict[str, Any]:
 def _run_checks(connection: Connection, job: Row[Any]) -> dict[str, Any]:
     """Return check -> violations of each invariant, now. Those that read texts look at the rows of the job only."""
     found: dict[str, Any] = {}
-    for find, name in invariants.CHECK_NAMES.items():
-        if find not in _NOT_CHECKED:
-            limit = {"jobs": [job.id]} if "jobs" in inspect.signature(find).parameters else {}
-            violations = list(find(connection, job.project_id, **limit))
-            found[name] = {
+    for check in CHECKS:
+        if check not in _NOT_CHECKED:
+            violations = find_violations(check, connection, job.project_id, [job.id])
+            found[check.name] = {
                 "holds": not violations,
                 **({"violations": violations} if violations else {}),
             }

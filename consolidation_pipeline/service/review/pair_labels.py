@@ -14,7 +14,7 @@ from consolidation_pipeline.core.differences.explanation import PROOFS, Explanat
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.text.word_diff import Piece, compare_texts
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings

@@ -17,7 +17,7 @@ from consolidation_pipeline.core.knowledge.difference_kinds import list_kinds
 from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.text.text_merge import MergedText, find_missing_literals
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge.merged_memories import (
     PlannedMerge,

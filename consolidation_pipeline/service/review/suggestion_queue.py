@@ -20,7 +20,7 @@ from consolidation_pipeline.core.knowledge.merge_proposals import (
     learn_from_decisions,
 )
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, read_suggest_groups
 from consolidation_pipeline.service.review.suggestion_texts import merge_originals, read_text

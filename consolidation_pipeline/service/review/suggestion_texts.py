@@ -8,7 +8,7 @@ from typing import Any
 from consolidation_pipeline.core.knowledge.difference_kinds import explain_pairs
 from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.core.text.text_merge import MergedText, merge_capped
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.llm.prompts.suggestion import OriginalMemory
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS

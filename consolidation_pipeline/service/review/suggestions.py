@@ -12,7 +12,7 @@ from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.core.knowledge.difference_kinds import count_kinds, explain_pairs
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.review.expected_text import hash_text
 from consolidation_pipeline.service.review.suggestion_texts import read_text

@@ -22,6 +22,7 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.schema import MEMORY_TABLES
 from consolidation_pipeline.store.database.vector_copy import Ids, to_uuids
 from consolidation_pipeline.store.memories.archive import ArchiveCandidates, load_archive_candidates
 
@@ -53,10 +54,7 @@ def load_archive_units(
     Returns:
         Ids ``S16`` (n,), bool (n,) that is True for raw memories, and the units (n).
     """
-    raw, merged = (
-        load_candidates(connection, run, table, dissolved=dissolved)
-        for table in ("task_memories", "consolidated_memories")
-    )
+    raw, merged = (load_candidates(connection, run, table, dissolved=dissolved) for table in MEMORY_TABLES)
     ids = np.concatenate([raw.ids, merged.ids])
     return ids, np.arange(len(ids)) < len(raw.ids), concatenate_units([raw.units, merged.units])
 
@@ -80,14 +78,21 @@ def load_candidates(
     )
 
 
+def archives_memories(run: ProjectRun) -> bool:
+    """Return True if the run has the archive phase, and a policy is on."""
+    policies = get_policies(run.options, run.job)
+    return "archived_memories" in run.planned and (policies.staleness or policies.forgetting)
+
+
 def list_upcoming_archives(connection: Connection, run: ProjectRun) -> set[UUID]:
     """Return the units that the archive phase of a run without a plan will archive, if it has that phase."""
+    if not archives_memories(run):
+        return set()
     ids, _, units = load_archive_units(connection, run)
     return set(to_uuids(ids[select_upcoming(run, units)]))
 
 
 def select_upcoming(run: ProjectRun, units: ArchiveUnits) -> npt.NDArray[np.intp]:
-    """Return the positions of the units that the archive phase of a run without a plan takes, if it has that phase."""
+    """Return the positions of the units that the archive phase of a run without a plan takes."""
     rows = plan_archives(units, get_policies(run.options, run.job)).rows
-    is_done = "archived_memories" in run.planned and not are_too_many(run, rows, units)
-    return rows if is_done else rows[:0]
+    return rows[:0] if are_too_many(run, rows, units) else rows

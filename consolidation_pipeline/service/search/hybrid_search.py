@@ -16,6 +16,7 @@ import numpy as np
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.calibration.model_thresholds import find_profile
+from consolidation_pipeline.core.differences.language_detection import detect_configuration
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.search.match import compute_match, compute_word_shares
 from consolidation_pipeline.core.search.ranking import (
@@ -28,7 +29,6 @@ from consolidation_pipeline.core.search.recall import MIN_SIMILARITY
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.search.words import TextStatistics, WordFrequencies, add_frequencies, count_texts
-from consolidation_pipeline.core.text.search_language import detect_configuration
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions

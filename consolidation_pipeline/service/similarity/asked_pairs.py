@@ -20,7 +20,7 @@ from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.grouping.labels import Labels
 from consolidation_pipeline.core.knowledge.difference_words import describe_difference
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, reaches
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.service.similarity.graph_nodes import type_keys

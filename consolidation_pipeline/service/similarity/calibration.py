@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from consolidation_pipeline.core.calibration.decision_errors import load_product_pairs, measure_errors
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.service.runs.project_run import ProjectRun

@@ -22,7 +22,7 @@ from consolidation_pipeline.core.calibration.topic_threshold import TopicThresho
 from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.core.text.boilerplate import find_boilerplate
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.similarity.graph_nodes import (
     ProjectContext,

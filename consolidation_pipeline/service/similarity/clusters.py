@@ -173,9 +173,11 @@ def group_contents(
     units = build_units(run, contents)
     if apart:
         contents, units = split_units(run, contents, units, find_units(contents, units, apart))
-    gate = find_refused(connection, run, contents, units, load_plain, archives)
+    is_archived = archives.of_units(units)
+    gate = find_refused(connection, run, contents, units, load_plain, archives.nodes, is_archived)
     if gate.refused:
         contents, units = split_units(run, contents, units, [group.unit for group in gate.refused])
+        is_archived = archives.of_units(units)
     unit_pairs = pair_units(contents, units)
     x, limits, pairs = contents.x[units.representatives], _limit_topics(run, contents, units), unit_pairs.pairs
     topics = cluster_rows(
@@ -189,7 +191,7 @@ def group_contents(
     )
     tiers = [
         _build_merge_tier(contents, units, run.options.min_cluster_size),
-        _build_suggest_tier(connection, run, contents, units, unit_pairs, x, archives.of_units(units)),
+        _build_suggest_tier(connection, run, contents, units, unit_pairs, x, is_archived),
         _build_unit_tier("pattern", x, units, topics),
     ]
     return FormedGroups(tiers, units, gate, vetoed)

@@ -7,7 +7,7 @@ from typing import Any
 
 from consolidation_pipeline.core.calibration.decision_errors import LabelledPair, count_errors, load_product_pairs
 from consolidation_pipeline.core.differences.explanation import Explanation, explain
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
 from consolidation_pipeline.service.similarity.pair_answers import PURPOSE, PairAnswers

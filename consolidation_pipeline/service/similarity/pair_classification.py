@@ -12,7 +12,7 @@ from consolidation_pipeline.core.differences.pair_screen import judge_pairs, scr
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, reaches
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.word_overlap import build_word_sets
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.service.similarity.screen_keys import ScreenKeys

@@ -16,7 +16,7 @@ from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, reaches
 from consolidation_pipeline.core.vectors import find_positions
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.judge_calibration import may_merge
 from consolidation_pipeline.service.similarity.pair_answers import PURPOSE, PairAnswers

@@ -41,7 +41,7 @@ from consolidation_pipeline.service.similarity.recall_rows import (
     list_queries,
     number_scopes,
 )
-from consolidation_pipeline.service.similarity.upcoming_archives import UpcomingArchives
+from consolidation_pipeline.service.similarity.upcoming_archives import Mask
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 
@@ -82,14 +82,18 @@ def find_refused(
     contents: Contents,
     units: Units,
     load_plain: LoadPlain,
-    archives: UpcomingArchives,
+    archived_nodes: Mask,
+    is_archived: Mask,
 ) -> GateDecision:
     """Return the groups that the gate refuses. Only memories of their scopes are searched.
 
     What the run archives afterwards is not searched, so that the next run decides alike. Groups that the last run
     refused are asked again where their searches may have changed.
+
+    Args:
+        archived_nodes: True for the nodes (n,) that the run archives if nothing is merged.
+        is_archived: True for the units (u,) that the run archives when they are merged.
     """
-    is_archived = archives.of_units(units)
     chosen = _list_changing(run, contents, units)
     chosen = chosen[~is_archived[chosen]]
     if not len(chosen):
@@ -109,7 +113,7 @@ def find_refused(
         chosen,
         scopes=scopes,
         is_searched=is_searched,
-        is_archived=archives.nodes,
+        is_archived=archived_nodes,
     )
     queries = list_queries(connection, run, contents, units, rows, plain)
     active = rows.is_successor | (rows.groups < 0)

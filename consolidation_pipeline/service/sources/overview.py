@@ -60,7 +60,7 @@ def describe_source(engine: Engine, source: Source, *, limit: int) -> SourceOver
             count_rows(connection, source.id),
             count,
             [ListedScope(_name_scope(one.key, option), one.shown, one.hidden) for one in scopes],
-            plan_writes(engine, source.name, quiet_seconds=0),
+            plan_writes(engine, source.name),
             count_writes(connection, source.id),
             list_last_writes(connection, source.id, ["written"], limit=limit),
             list_last_writes(connection, source.id, ["refused"], limit=limit),

@@ -16,9 +16,9 @@ from consolidation_pipeline.store.sources.source_writes import (
     SourceWrite,
     end_write,
     forget_rows,
+    hide_rows,
     list_write_ids,
     list_writes,
-    set_row_states,
     show_rows,
 )
 from consolidation_pipeline.store.sources.sources import Source, SourceRowState, load_row_states, save_row_states
@@ -86,7 +86,7 @@ def record_write(engine: Engine, source: Source, store: MemoryStore, memory_id: 
         with store.transaction():
             stamp = store.lock([receipt.successor]).get(receipt.successor)
     with engine.begin() as connection:
-        set_row_states(connection, source.id, receipt.hidden, "hidden")
+        hide_rows(connection, source.id, receipt.hidden)
         if receipt.inserted:
             state = SourceRowState(receipt.successor, memory_id, stamp or "", "successor")
             save_row_states(connection, source.id, [state])

@@ -23,7 +23,6 @@ from consolidation_pipeline.service.sources.rights import explain_mirror
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_plan import (
-    QUIET_SECONDS,
     PlannedRestore,
     PlannedWrite,
     WritePlan,
@@ -41,6 +40,8 @@ from consolidation_pipeline.store.sources.source_writes import (
 )
 from consolidation_pipeline.store.sources.sources import Source, get_source
 
+# Rows that changed within this time are left alone: their program may still be at work on them.
+QUIET_SECONDS = 600
 # Share of the rows of a scope that one automatic write may hide.
 MAX_SHARE = 0.05
 

@@ -22,8 +22,6 @@ from consolidation_pipeline.store.sources.source_writes import (
 )
 from consolidation_pipeline.store.sources.sources import get_source
 
-# Rows that changed within this time are left alone: their program may still be at work on them.
-QUIET_SECONDS = 600
 # Rows that a message lists.
 _MAX_LISTED = 5
 
@@ -96,13 +94,9 @@ class WritePlan(BaseModel):
     restores: list[PlannedRestore] = []
 
 
-def plan_writes(engine: Engine, name: str, *, quiet_seconds: float = QUIET_SECONDS) -> list[PlannedWrite]:
-    """Return what would be done in a store now, group by group. Nothing is read from the store.
-
-    Args:
-        quiet_seconds: A row that was read first or changed within these seconds keeps its group waiting.
-    """
-    return [plan for plan, seconds in plan_with_age(engine, name) if seconds >= quiet_seconds]
+def plan_writes(engine: Engine, name: str) -> list[PlannedWrite]:
+    """Return what would be done in a store now, group by group. Nothing is read from the store."""
+    return [plan for plan, _ in plan_with_age(engine, name)]
 
 
 def plan_with_age(engine: Engine, name: str) -> list[tuple[PlannedWrite, float]]:

@@ -38,7 +38,7 @@ def find_groups(engine: Engine, name: str, references: Sequence[str]) -> list[UU
     with engine.connect() as connection:
         writes = list_writes(connection, get_source(connection, name).id, ["written", "undone", "gone"])
     planned: list[PlannedWrite | PlannedRestore] = [
-        *plan_writes(engine, name, quiet_seconds=0),
+        *plan_writes(engine, name),
         *plan_restores(engine, name),
     ]
     named = [(plan.id, plan.memory_id) for plan in planned] + [(write.group_id, write.memory_id) for write in writes]

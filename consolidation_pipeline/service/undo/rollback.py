@@ -22,7 +22,7 @@ from consolidation_pipeline.store.ledger.cannot_link import count_cannot_links
 from consolidation_pipeline.store.ledger.erased_changes import list_erased
 from consolidation_pipeline.store.ledger.ledger_reader import (
     RollbackTarget,
-    count_entities,
+    count_entries,
     find_origin,
     find_rollback_ids,
     find_rollback_target,
@@ -226,7 +226,7 @@ def _revert(
         switch_options(connection, project, seq=found.changes[0])
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": found.kind}
     append_event(connection, project.id, "consolidation.rolled_back", payload)
-    if entries := count_entities(connection, rollback_id, "playbook_entries"):
+    if entries := count_entries(connection, rollback_id):
         changed = {"rollback_id": str(rollback_id), "rolled_back": entries}
         append_event(connection, project.id, "playbook.changed", changed)
     return Rollback(

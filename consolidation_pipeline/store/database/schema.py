@@ -57,6 +57,8 @@ LIVE_JOB_STATUSES = ("pending", "running")
 ENTRY_STATUSES = ("active", "review", "retired")
 SUGGESTION_STATUSES = ("pending", "validated", "rejected", "kept", "superseded", "expired")
 TRIGGER_TYPES = ("scheduled", "manual", "threshold")
+# Tables of raw and of consolidated memories.
+MEMORY_TABLES = ("task_memories", "consolidated_memories")
 OPERATIONS = (
     "merge",
     "summarize",

@@ -5,10 +5,6 @@ operators are trusted: sessions are writers, or else agents, or else users. Memo
 as one writer together.
 """
 
-from __future__ import annotations
-
-
-def writer_key(row: str = "t") -> str:
-    """Return SQL of the writer of the raw memory ``row``: equal for memories that are not independent evidence."""
-    names = ", ".join(f"'{kind} ' || nullif({row}.{kind}_id, '')" for kind in ("session", "agent", "user"))
-    return f"coalesce({row}.writer, {names}, '')"
+# Of the raw memory `t`: equal for memories that are not independent evidence.
+WRITER_KEY = """coalesce(t.writer,
+    'session ' || nullif(t.session_id, ''), 'agent ' || nullif(t.agent_id, ''), 'user ' || nullif(t.user_id, ''), '')"""

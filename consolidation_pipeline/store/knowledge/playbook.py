@@ -16,7 +16,7 @@ from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.database.scope_keys import REPLACED, raw_scope_key, source_scope
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
-from consolidation_pipeline.store.database.writers import writer_key
+from consolidation_pipeline.store.database.writers import WRITER_KEY
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.ledger.playbook_history import as_of_parameters, entries_as_of
 from consolidation_pipeline.store.memories.votes import load_entry_usefulness
@@ -50,7 +50,7 @@ _WRITERS = """ARRAY(
 
 
 def _writers_of(ids: str) -> str:
-    return compose(_WRITERS, writer=writer_key(), ids=ids)
+    return compose(_WRITERS, writer=WRITER_KEY, ids=ids)
 
 
 _LOAD_CANDIDATES = """
@@ -87,7 +87,7 @@ def load_candidates(connection: Connection, project_id: UUID, model: str | None,
 
 
 _LOAD_WRITERS = compose(
-    "SELECT id, /* writer */ AS writer FROM consolidation.task_memories t WHERE id = ANY(:ids)", writer=writer_key()
+    "SELECT id, /* writer */ AS writer FROM consolidation.task_memories t WHERE id = ANY(:ids)", writer=WRITER_KEY
 )
 
 
@@ -296,7 +296,7 @@ _LIST_ENTRIES = compose(
         AND (CAST(:category AS text) IS NULL OR category = :category)
     ORDER BY priority DESC, confidence DESC NULLS LAST, e.id
     """,
-    writer=writer_key(),
+    writer=WRITER_KEY,
 )
 
 

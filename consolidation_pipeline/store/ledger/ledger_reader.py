@@ -279,15 +279,15 @@ def count_changes(connection: Connection, project_id: UUID, *, where: LedgerFilt
     return int(changes), int(groups)
 
 
-_COUNT_ENTITIES = """
+_COUNT_ENTRIES = """
     SELECT count(DISTINCT entity_id) FROM consolidation.consolidation_changes
-    WHERE group_id = :group AND entity_type = :type
+    WHERE group_id = :group AND entity_type = 'playbook_entries'
 """
 
 
-def count_entities(connection: Connection, group_id: UUID, entity_type: str) -> int:
-    """Count the rows of the table ``entity_type`` that a group changed."""
-    return int(connection.execute(text(_COUNT_ENTITIES), {"group": group_id, "type": entity_type}).scalar_one())
+def count_entries(connection: Connection, group_id: UUID) -> int:
+    """Count the playbook entries that a group changed."""
+    return int(connection.execute(text(_COUNT_ENTRIES), {"group": group_id}).scalar_one())
 
 
 _COUNT_JOB_CHANGES = "SELECT count(*) FROM consolidation.consolidation_changes WHERE job_id = :job"

@@ -148,7 +148,7 @@ def update_rows(
     if table is consolidated_memories and "archive_reason" in columns:
         forget_compared_sources(connection, connection.scalars(text(_STAGED_IDS)).all())
     joined = f" JOIN before USING (id) CROSS JOIN LATERAL (SELECT {image} AS state OFFSET 0) after"
-    previous, new = shorten_images(table, [*columns, *parts], "before.state", "after.state")
+    previous, new = shorten_images(table, [*columns, *parts])
     count = _append(connection, author, operation, table, previous=previous, new=new, joined=joined)
     connection.execute(text("DROP TABLE before"))
     return count

@@ -93,8 +93,9 @@ _SHORTEN = """CASE
     ELSE /* image */ END"""
 
 
-def shorten_images(table: Table, names: Sequence[str], previous: str, new: str) -> tuple[str, str]:
+def shorten_images(table: Table, names: Sequence[str]) -> tuple[str, str]:
     """Return SQL of the images before and after an update of the columns ``names`` of ``t``, without common ids."""
+    previous, new = "before.state", "after.state"
     if table is not consolidated_memories or _SOURCES not in names:
         return previous, new
 

@@ -21,7 +21,7 @@ from consolidation_pipeline.core.lifecycle.feedback import (
 from consolidation_pipeline.store.database.raw_connections import fetch_rows, format_uuids
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
-from consolidation_pipeline.store.database.writers import writer_key
+from consolidation_pipeline.store.database.writers import WRITER_KEY
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
 
 _ADD_VOTES = compose(
@@ -41,7 +41,7 @@ _ADD_VOTES = compose(
     /* on_conflict */
     RETURNING memory_id
     """,
-    writer_key=writer_key("t"),
+    writer_key=WRITER_KEY,
 )
 _KEEP, _REPLACE = (
     "ON CONFLICT DO NOTHING",

@@ -130,11 +130,11 @@ _WORDS_OF_TABLE = {
 _NAMED_WORDS = 32
 
 
-def _rank_words(words: int, column: str) -> str:
-    """Return the SQL of the ranks of ``words`` query words in a tsvector, packed: ``word0`` and so on, or ``each``."""
+def _rank_words(words: int) -> str:
+    """Return the SQL of the ranks of query words in the column ``words``, packed: ``word0`` and so on, or ``each``."""
     if words > _NAMED_WORDS:
-        return f"array_send(ARRAY(SELECT ts_rank({column}, word) FROM unnest(%(each)s::tsquery[]) word))"
-    ranks = (f"ts_rank({column}, %(word{number})s::tsquery)" for number in range(words))
+        return "array_send(ARRAY(SELECT ts_rank(words, word) FROM unnest(%(each)s::tsquery[]) word))"
+    ranks = (f"ts_rank(words, %(word{number})s::tsquery)" for number in range(words))
     return f"array_send(ARRAY[{', '.join(ranks)}])"
 
 
@@ -166,7 +166,7 @@ def build_keyword_query(filters: SearchFilters, languages: int, words: int) -> s
             for number in range(languages)
         ]
         pools.append(compose(_POOL, matches=" UNION ALL ".join(found)))
-    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(pools), ranks=_rank_words(words, "words"))
+    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(pools), ranks=_rank_words(words))
 
 
 _SIMILARITY = """
@@ -194,7 +194,7 @@ def build_group_query(
             parts |= {"project": project, "number": str(number)}
             own = filters.where(table, of_kinds, has_words)
             found.append(compose(_WORDS_OF_TABLE[table], filters=own, **parts))
-    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "words"))
+    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words))
 
 
 def read_keyword_matches(

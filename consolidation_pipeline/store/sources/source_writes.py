@@ -287,14 +287,14 @@ def load_row_texts(connection: Connection, source_id: UUID, keys: Sequence[str],
     return {row.key: row.body for row in connection.execute(text(_LOAD_TEXTS), bound)}
 
 
-_SET_STATES = """
-    UPDATE consolidation.source_rows SET state = :state WHERE source_id = :source AND key = ANY(:keys)
+_HIDE_ROWS = """
+    UPDATE consolidation.source_rows SET state = 'hidden' WHERE source_id = :source AND key = ANY(:keys)
 """
 
 
-def set_row_states(connection: Connection, source_id: UUID, keys: Sequence[str], state: str) -> None:
-    """Set the state of rows of a store."""
-    connection.execute(text(_SET_STATES), {"source": source_id, "keys": list(keys), "state": state})
+def hide_rows(connection: Connection, source_id: UUID, keys: Sequence[str]) -> None:
+    """Record that rows of a store are hidden."""
+    connection.execute(text(_HIDE_ROWS), {"source": source_id, "keys": list(keys)})
 
 
 _SHOW_ROWS = """

@@ -305,6 +305,9 @@ MUST_NOT_MERGE = {
         ("The staging cluster logs bodies.", "The production cluster logs bodies."),
     ],
     "cue": [
+        ("Der Export wird kaum genutzt.", "Der Export wird nicht genutzt."),
+        ("L'export n'est guère utilisé.", "L'export n'est pas utilisé."),
+        ("La exportación apenas se usa.", "La exportación no se usa."),
         ("The server has two failed disks.", "The server had two failed disks."),
         ("The trip to London is short.", "The trip from London is short."),
         ("Groups of up to 20 people pay less.", "Groups of at least 20 people pay less."),

@@ -13,7 +13,7 @@ import pytest
 
 from consolidation_pipeline.core.differences.language import LANGUAGES, split_words
 from consolidation_pipeline.core.differences.language_detection import detect_language
-from consolidation_pipeline.core.differences.language_loader import load_language
+from consolidation_pipeline.core.differences.language_loader import check_keys, load_language
 
 TEXTS = {
     "en": "The service is restarted at night, and its logs are kept for a week.",
@@ -185,6 +185,11 @@ def test_no_word_has_two_meanings(code: str) -> None:
     poles = (words for category in raw["cues"].values() for words in category.values())
     meanings = Counter(chain(raw["light"], raw["labels"], *raw["markers"].values(), *poles))
     assert [entry for entry, count in meanings.items() if count > 1] == []
+
+
+def test_misspelt_key_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^de: nothing reads the keys particels; known: light, particles$"):
+        check_keys("de", {"light": [], "particels": []}, {"light", "particles"})
 
 
 @pytest.mark.parametrize("code", LANGUAGES)

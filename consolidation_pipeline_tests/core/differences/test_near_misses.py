@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from consolidation_pipeline.core.differences.explanation import explain
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline_tests.core.differences.light_edits import LIGHT_EDITS
 from consolidation_pipeline_tests.core.differences.near_misses import (
     NEAR_MISSES,

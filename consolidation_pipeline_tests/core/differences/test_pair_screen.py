@@ -20,7 +20,7 @@ from consolidation_pipeline.core.differences.pair_screen import (
     unpack_keys,
 )
 from consolidation_pipeline.core.differences.reader import read
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline_tests.core.differences.near_misses import PAIRS
 from consolidation_pipeline_tests.core.differences.test_explanation import MAY_MERGE, MUST_NOT_MERGE
 from consolidation_pipeline_tests.hypothesis_examples import examples

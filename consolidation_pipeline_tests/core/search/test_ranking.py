@@ -24,7 +24,7 @@ SCORED = st.lists(
 def test_rank_fusion_counts_ranks_from_one() -> None:
     fused = reciprocal_rank_fusion([["a", "b"], ["c"]], [0.6, 0.4])
     assert fused == [("a", 0.6 / 61), ("b", 0.6 / 62), ("c", 0.4 / 61)]
-    ((first, score),) = reciprocal_rank_fusion([["a"], ["a"]], [0.6, 0.4], k=60)
+    ((first, score),) = reciprocal_rank_fusion([["a"], ["a"]], [0.6, 0.4])
     assert first == "a"
     assert score == pytest.approx(1 / 61)
 
@@ -85,8 +85,6 @@ def test_fusion_needs_one_weight_per_ranking(weights: list[float]) -> None:
 
 
 def test_fusion_rejects_invalid_input() -> None:
-    with pytest.raises(ValueError, match="above -1"):
-        reciprocal_rank_fusion([["a"]], [1.0], k=-1)
     with pytest.raises(ValueError, match="finite"):
         weighted_z_scores([{"a": float("nan")}], [1.0], [0.0])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.similarity import scoped_join
 from consolidation_pipeline.core.similarity.scoped_join import iter_scoped_pairs, scoped_similarity_join
-from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, concatenate_pairs, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.similarity.test_similarity_join import make_rows, to_set
 from consolidation_pipeline_tests.hypothesis_examples import examples
@@ -32,7 +32,7 @@ def test_pairs_equal_those_of_a_join_of_all_rows(
     every = similarity_join(x, threshold, known=known)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoped_join, "SMALL_SCOPE", small)
-        found = scoped_similarity_join(x, threshold, scope, known=known)
+        found = concatenate_pairs(list(iter_scoped_pairs(x, threshold, scope, known=known)))
     assert to_set(found) == to_set(every.select(scope[every.i] == scope[every.j]))
     assert (found.i < found.j).all()
 
@@ -41,8 +41,8 @@ def test_pairs_equal_those_of_a_join_of_all_rows(
 def test_chosen_rows_are_joined_as_if_they_were_all(scopes: int) -> None:
     x, draw = make_rows("clustered", 90, 16, 3), np.random.default_rng(4)
     scope, rows = draw.integers(0, scopes, 90), draw.permutation(90)[:60]
-    found = scoped_similarity_join(x, 0.3, scope, rows=rows, known=25)
-    alone = scoped_similarity_join(x[rows], 0.3, scope[rows], known=25)
+    found = concatenate_pairs(list(iter_scoped_pairs(x, 0.3, scope, rows=rows, known=25)))
+    alone = concatenate_pairs(list(iter_scoped_pairs(x[rows], 0.3, scope[rows], known=25)))
     assert len(found)
     assert to_set(found) == to_set(SimilarPairs(rows[alone.i], rows[alone.j], alone.similarity))
 

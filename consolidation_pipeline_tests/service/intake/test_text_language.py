@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.text.search_language import detect_configuration
+from consolidation_pipeline.core.differences.language_detection import detect_configuration
 from consolidation_pipeline.service.intake.importer import choose_language
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 

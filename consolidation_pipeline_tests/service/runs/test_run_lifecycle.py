@@ -103,8 +103,9 @@ def test_no_phase_begins_after_one_that_took_too_long(pipeline: Pipeline) -> Non
     pipeline.add(corpus())
     pipeline.configure(timeout_seconds=60)
     with pipeline.open() as run:
-        run_phases(run, PHASES[:4])
-        run.longest = (61.0, "clusters")
+        run_phases(run, PHASES[:3])
+        with run.phase("clusters"):
+            run.committed_at -= 61
         with pytest.raises(TimeLimitError, match="clusters has taken longer than timeout_seconds = 60"):
             run_phases(run, PHASES[4:])
     row = job(pipeline, run.job_id)
@@ -115,6 +116,19 @@ def test_no_phase_begins_after_one_that_took_too_long(pipeline: Pipeline) -> Non
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes") == 0
     done = pipeline.run()
     assert (done.embedded.computed, done.merging.created) == (0, len(LESSONS))
+
+
+def test_phase_that_commits_may_take_long(pipeline: Pipeline) -> None:
+    pipeline.add(unrelated_notes())
+    pipeline.configure(timeout_seconds=60)
+    with pipeline.open() as run:
+        with run.phase("embedding_matrix"):
+            for _ in range(3):
+                run.committed_at -= 40
+                with run.transaction():
+                    pass
+        run_phases(run, PHASES[1:])
+    assert job(pipeline, run.job_id).status == "completed"
 
 
 def test_run_error_is_recorded_on_job(pipeline: Pipeline) -> None:

@@ -12,7 +12,7 @@ import pytest
 from consolidation_pipeline.core.calibration.decision_errors import load_product_pairs, measure_errors
 from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA
 from consolidation_pipeline.core.calibration.threshold_estimates import CosineSpread
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
 from consolidation_pipeline.service.runs import run_lifecycle
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job

@@ -19,11 +19,11 @@ from consolidation_pipeline.core.calibration.threshold_estimates import CosineSp
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.core.vectors import center
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.intake import importer
 from consolidation_pipeline.service.similarity import calibration_fit, embedding
 from consolidation_pipeline.service.similarity.asked_pairs import explain_asked_pairs
-from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.checks import groups
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import (
     LESSONS,
@@ -186,9 +186,9 @@ def test_merge_groups_are_valid_and_maximal(
     project = shared.project().id
     with shared.engine.connect() as connection:
         broken = [
-            *invariants.find_weak_merge_groups(connection, project),
-            *invariants.find_shared_members(connection, project),
-            *invariants.find_bad_pairs(connection, project),
+            *groups.MERGE_GROUPS_DO_NOT_CHAIN.find(connection, project),
+            *groups.ONE_MERGE_GROUP_PER_MEMORY.find(connection, project),
+            *groups.PAIRS_ARE_COSINES.find(connection, project),
         ]
     assert broken == []
     for contents in found.units.values():

@@ -14,8 +14,7 @@ import pytest
 
 from consolidation_pipeline.core.calibration.decision_errors import load_product_pairs
 from consolidation_pipeline.core.differences.explanation import explain
-from consolidation_pipeline.embed.local import LocalEmbedder
-from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.embed.local import LocalEmbedder, word_similarity
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.llm import retries
 from consolidation_pipeline.options import parse_options

@@ -428,7 +428,7 @@ def test_sidecar_of_another_role_is_refused_by_its_name(reader_env: str, mem0_st
     store.execute("REVOKE ALL ON SCHEMA consolidation_sidecar FROM reader")
     sync_source(pipeline.engine, SOURCE)
     pipeline.run(PROJECT)
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    plan = plan_writes(pipeline.engine, SOURCE)[0]
     refused = write_source(pipeline.engine, SOURCE, memory_ids=[plan.memory_id]).refused
     assert refused == {str(plan.id): f"{reason}: connect as postgres"}
 
@@ -496,7 +496,7 @@ def test_odd_names_are_quoted(store_url: str, pipeline: Pipeline) -> None:
 def test_mode_of_a_source_can_be_changed(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store, "mirror")
     set_mode(pipeline.engine, SOURCE, "review")
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    plan = plan_writes(pipeline.engine, SOURCE)[0]
     assert write_source(pipeline.engine, SOURCE, memory_ids=[plan.memory_id]).written == 1
     with pytest.raises(ConflictError, match="has groups that are written in the store: undo them first"):
         set_mode(pipeline.engine, SOURCE, "mirror")

@@ -38,7 +38,7 @@ def write_all(pipeline: Pipeline) -> WriteResult:
 def write_and_dissolve(pipeline: Pipeline, store: Store) -> PlannedWrite:
     """Write all groups in mode review; the program edits the kept row of one, which is returned."""
     consolidate(pipeline, store, "review")
-    plan = next(one for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if one.keep is not None)
+    plan = next(one for one in plan_writes(pipeline.engine, SOURCE) if one.keep is not None)
     assert write_all(pipeline).written == GROUPS
     store.connection.execute(
         "UPDATE mem0 SET payload = jsonb_set(payload, '{data}', to_jsonb(%s::text)) WHERE id = %s", [ELSE, plan.keep]
@@ -98,7 +98,7 @@ def test_groups_of_a_plan_are_written_without_its_restores(mem0_store: Store, pi
 
 def test_group_that_is_written_is_told_so(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store, "review")
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    plan = plan_writes(pipeline.engine, SOURCE)[0]
     write_source(pipeline.engine, SOURCE, memory_ids=[plan.id])
     with pytest.raises(ConflictError, match=f"{plan.id} is written to {SOURCE} already"):
         write_source(pipeline.engine, SOURCE, memory_ids=[plan.id])
@@ -106,7 +106,7 @@ def test_group_that_is_written_is_told_so(mem0_store: Store, pipeline: Pipeline)
 
 def test_groups_are_found_by_their_first_digits(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store, "review")
-    first, second, *_ = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    first, second, *_ = plan_writes(pipeline.engine, SOURCE)
     given = [first.id.hex[:9], str(second.memory_id)[:10].upper(), str(first.memory_id)]
     assert find_groups(pipeline.engine, SOURCE, given) == [first.id, second.memory_id, first.memory_id]
     assert write_source(pipeline.engine, SOURCE, memory_ids=[first.id]).written == 1
@@ -137,7 +137,7 @@ def test_all_is_decided_after_what_was_cut_off(
 def take_key(pipeline: Pipeline, store: Store) -> tuple[PlannedWrite, str]:
     """Write all groups, then the program adds a row under the key of a hidden one; return its group and the key."""
     consolidate(pipeline, store, "review")
-    plan = next(one for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if one.keep is not None)
+    plan = next(one for one in plan_writes(pipeline.engine, SOURCE) if one.keep is not None)
     assert write_all(pipeline).written == GROUPS
     key = plan.hidden[0]
     store.connection.execute(
@@ -170,7 +170,7 @@ def test_hidden_row_whose_key_is_taken_is_told(mem0_store: Store, pipeline: Pipe
 def test_rows_shown_by_undo_are_told_as_rows_again(mem0_store: Store, pipeline: Pipeline) -> None:
     before = mem0_store.checksum()
     consolidate(pipeline, mem0_store, "review")
-    plan = next(one for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if one.keep is not None)
+    plan = next(one for one in plan_writes(pipeline.engine, SOURCE) if one.keep is not None)
     write_all(pipeline)
     mem0_store.connection.execute("CREATE TABLE aside AS SELECT * FROM mem0 WHERE id = %s", [plan.keep])
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [plan.keep])
@@ -228,7 +228,7 @@ def test_rows_that_were_being_set_apart_are_completed(
 def test_rows_with_parts_are_set_apart(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
     store = make_store(LANGGRAPH)
     consolidate(pipeline, store, "review")
-    plan = next(one for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if one.keep is not None)
+    plan = next(one for one in plan_writes(pipeline.engine, SOURCE) if one.keep is not None)
     before = store.checksum()
     write_all(pipeline)
     key = plan.hidden[0]

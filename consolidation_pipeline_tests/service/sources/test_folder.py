@@ -163,7 +163,7 @@ def test_groups_are_undone_in_any_order(root: Path, pipeline: Pipeline) -> None:
     before = hash_tree(root)
     index = root / "MEMORY.md"
     lines = sorted(index.read_text().split("\n")) if index.exists() else []
-    planned = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    planned = plan_writes(pipeline.engine, SOURCE)
     write_all(pipeline)
     for plan in (planned[1], planned[3], planned[0], planned[2]):
         assert undo_writes(pipeline.engine, SOURCE, [plan.memory_id]) == {}
@@ -230,7 +230,7 @@ def test_notes_of_two_indexes_are_never_merged(tmp_path: Path, pipeline: Pipelin
         (folder / project / "MEMORY.md").write_text("- [A fact](note.md)\n")
     connect(pipeline, folder)
     pipeline.run(PROJECT)
-    assert plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) == []
+    assert plan_writes(pipeline.engine, SOURCE) == []
     assert pipeline.value("SELECT count(DISTINCT metadata ->> 'folder') FROM {s}.task_memories") == 2
 
 
@@ -243,7 +243,7 @@ def test_patch_does_what_a_write_does(root: Path, pipeline: Pipeline, tmp_path: 
     (root / name_note(0, 2)).write_text((root / name_note(0, 2)).read_text().rstrip("\n"))
     connect(pipeline, root, "review")
     pipeline.run(PROJECT)
-    planned = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    planned = plan_writes(pipeline.engine, SOURCE)
     patch = make_patch(pipeline.engine, SOURCE, planned)
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
@@ -300,7 +300,7 @@ def test_notes_come_back_beside_one_written_again(root: Path, pipeline: Pipeline
     before = read_tree(root)
     connect(pipeline, root)
     pipeline.run(PROJECT)
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    plan = plan_writes(pipeline.engine, SOURCE)[0]
     write_all(pipeline)
     taken, *others = plan.hidden
     put(root, taken, "Written again")
@@ -320,7 +320,7 @@ def test_notes_come_back_beside_one_written_again(root: Path, pipeline: Pipeline
 def test_group_is_rolled_back_beside_a_conflict(root: Path, pipeline: Pipeline) -> None:
     connect(pipeline, root)
     outcome = pipeline.run(PROJECT)
-    plans = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    plans = plan_writes(pipeline.engine, SOURCE)
     write_all(pipeline)
     taken = [plan.hidden[0] for plan in plans[:2]]
     for name in taken:
@@ -540,6 +540,6 @@ def test_folder_inside_of_another_is_refused(linked: Path, pipeline: Pipeline) -
 def test_folder_has_no_dry_run(linked: Path, pipeline: Pipeline) -> None:
     connect(pipeline, linked)
     pipeline.run(PROJECT)
-    planned = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    planned = plan_writes(pipeline.engine, SOURCE)
     with pytest.raises(UsageError, match="`source diff --patch` shows what would be changed"):
         rehearse_writes(pipeline.engine, SOURCE, planned)

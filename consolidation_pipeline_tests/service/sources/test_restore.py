@@ -34,7 +34,7 @@ GROUPS = len(FACTS) * len(USERS)
 def write(pipeline: Pipeline, store: Store) -> list[PlannedWrite]:
     """Connect and consolidate a store, write all groups; return them."""
     consolidate(pipeline, store)
-    planned = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    planned = plan_writes(pipeline.engine, SOURCE)
     assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).written == GROUPS
     return planned
 
@@ -207,7 +207,7 @@ def test_writes_that_an_older_backup_lacks_are_told(mem0_store: Store, pipeline:
     assert restore_store(URL_ENV) == {}
     assert mem0_store.checksum() == before
     assert sync_source(pipeline.engine, SOURCE).is_change is False
-    assert len(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)) == GROUPS
+    assert len(plan_writes(pipeline.engine, SOURCE)) == GROUPS
 
 
 def test_changes_that_were_synced_after_a_backup_are_read_again(mem0_store: Store, pipeline: Pipeline) -> None:
@@ -251,7 +251,7 @@ def test_stand_in_may_be_hidden_by_a_later_write(mem0_store: Store, pipeline: Pi
     )
     sync_source(pipeline.engine, SOURCE)
     pipeline.run(PROJECT)
-    (later,) = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    (later,) = plan_writes(pipeline.engine, SOURCE)
     assert later.hidden == [planned[0].keep]
     assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).written == 1
     assert not any(check_store(pipeline.engine, SOURCE).values())

@@ -19,7 +19,7 @@ from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import plan_restores, plan_writes
-from consolidation_pipeline.store.admin.invariants import find_unmirrored_rows
+from consolidation_pipeline.store.checks.sources import EVERY_ROW_HAS_A_MEMORY
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -294,7 +294,7 @@ def test_sync_that_was_cut_off_is_completed(
 
 def test_deleted_stand_in_takes_its_group_along(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store)
-    plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
+    plan = next(each for each in plan_writes(pipeline.engine, SOURCE) if each.keep is not None)
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [plan.keep])
     assert sync_source(pipeline.engine, SOURCE).gone == 1
@@ -316,7 +316,7 @@ def test_deleted_stand_in_of_a_dissolved_merge(
     if is_added:
         mem0_store.add(PARTIAL)
     consolidate(pipeline, mem0_store)
-    plans = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    plans = plan_writes(pipeline.engine, SOURCE)
     plan = next(each for each in plans if (each.keep is None) == is_added)
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     stand_in = plan.keep or pipeline.value("SELECT key FROM {s}.source_rows WHERE state = 'successor'")
@@ -341,7 +341,7 @@ def test_deleted_stand_in_of_a_dissolved_merge(
 
 def test_deleted_stand_in_leaves_rows_that_are_shown(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store)
-    plans = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    plans = plan_writes(pipeline.engine, SOURCE)
     plan = next(each for each in plans if FACTS[0] in each.texts.values())
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     mem0_store.add([(user, f"{FACTS[0]}!") for user in USERS])
@@ -356,7 +356,7 @@ def test_deleted_stand_in_leaves_rows_that_are_shown(mem0_store: Store, pipeline
 def test_edited_stand_in_brings_the_others_back(mem0_store: Store, pipeline: Pipeline) -> None:
     """The merged memory says what its program does not want any more, so its sources are separate again."""
     consolidate(pipeline, mem0_store)
-    plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
+    plan = next(each for each in plan_writes(pipeline.engine, SOURCE) if each.keep is not None)
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     assert plan.keep is not None
     edit(mem0_store, plan.keep, "Something else entirely")
@@ -401,16 +401,16 @@ def test_new_row_may_be_hidden_by_a_later_write(mem0_store: Store, pipeline: Pip
     mem0_store.connection.execute("INSERT INTO mem0 SELECT %s, vector, payload FROM mem0 WHERE id = %s", [copy, key])
     sync_source(pipeline.engine, SOURCE)
     pipeline.run(PROJECT)
-    assert [one.hidden for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)] == [[key]]
+    assert [one.hidden for one in plan_writes(pipeline.engine, SOURCE)] == [[key]]
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     with pipeline.engine.connect() as connection:
-        assert find_unmirrored_rows(connection, pipeline.project(PROJECT).id) == []
+        assert EVERY_ROW_HAS_A_MEMORY.find(connection, pipeline.project(PROJECT).id) == []
     assert undo_writes(pipeline.engine, SOURCE) == {}
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [copy])
     assert mem0_store.checksum() == before
     assert sync_source(pipeline.engine, SOURCE).gone == 1
     with pipeline.engine.connect() as connection:
-        assert find_unmirrored_rows(connection, pipeline.project(PROJECT).id) == []
+        assert EVERY_ROW_HAS_A_MEMORY.find(connection, pipeline.project(PROJECT).id) == []
 
 
 def test_restated_fact_is_absorbed(mem0_store: Store, pipeline: Pipeline) -> None:
@@ -454,7 +454,7 @@ def test_vectors_of_another_model_are_left_out(mem0_store: Store, pipeline: Pipe
     (note,) = result.notes
     assert note.startswith(f"vectors of {result.added} rows are made anew, not taken along: wordllama")
     pipeline.run(PROJECT)
-    assert len(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)) == len(FACTS) * len(USERS)
+    assert len(plan_writes(pipeline.engine, SOURCE)) == len(FACTS) * len(USERS)
 
 
 def test_vectors_are_left_out_when_the_model_changes(mem0_store: Store, pipeline: Pipeline) -> None:

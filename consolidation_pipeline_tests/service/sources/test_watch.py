@@ -353,7 +353,7 @@ def test_all_rows_are_compared_once_a_day(mem0_store: Store, pipeline: Pipeline)
 
 def test_rows_of_a_refused_group_are_compared(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store)
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    plan = plan_writes(pipeline.engine, SOURCE)[0]
     store = mem0_store.connection
     store.execute("ALTER TABLE mem0 DISABLE TRIGGER ALL")
     store.execute('UPDATE mem0 SET payload = payload || \'{"data": "Edited"}\' WHERE id = %s', [plan.hidden[0]])

@@ -151,7 +151,7 @@ def test_group_that_search_would_lose_is_not_written(
     if searched == "indexed":
         mem0_store.connection.execute("CREATE INDEX ON mem0 USING hnsw (vector vector_cosine_ops)")
     consolidate(pipeline, mem0_store)
-    plan = next(plan for plan in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if plan.keep is not None)
+    plan = next(plan for plan in plan_writes(pipeline.engine, SOURCE) if plan.keep is not None)
     mem0_store.connection.execute(f"UPDATE mem0 SET vector = {FOREIGN_VECTOR} WHERE id = %s", [plan.keep])
     result = write_all(pipeline)
     assert result.written == GROUPS - 1
@@ -209,7 +209,7 @@ def test_rollback_needs_the_store(mem0_store: Store, pipeline: Pipeline, monkeyp
 
 def test_row_written_again_by_its_program_is_a_conflict(mem0_store: Store, pipeline: Pipeline) -> None:
     outcome = consolidate(pipeline, mem0_store)
-    hidden = next(iter(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0))).hidden[0]
+    hidden = next(iter(plan_writes(pipeline.engine, SOURCE))).hidden[0]
     row = mem0_store.connection.execute("SELECT vector, payload::text FROM mem0 WHERE id = %s", [hidden]).fetchone()
     assert row is not None
     write_all(pipeline)
@@ -305,7 +305,7 @@ def test_no_row_stands_for_one_that_lives_longer(make_store: Callable[[Kind], St
     store = make_store(LANGGRAPH)
     store.add(PARTIAL)
     consolidate(pipeline, store)
-    planned = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    planned = plan_writes(pipeline.engine, SOURCE)
     kept, other, *_ = (plan for plan in planned if plan.keep is not None)
     united = next(plan for plan in planned if plan.keep is None)
     live = (
@@ -363,7 +363,7 @@ def test_rows_that_the_table_forbids_keep_no_other_hidden(
     store = make_store(NOTES)
     before = store.checksum()
     consolidate(pipeline, store)
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[1]
+    plan = plan_writes(pipeline.engine, SOURCE)[1]
     write_all(pipeline)
     forbid = f"ALTER TABLE app.notes ADD CONSTRAINT told CHECK (id <> {plan.hidden[0]})"
     store.connection.execute(forbid)
@@ -472,14 +472,14 @@ def test_review_writes_named_groups_only(mem0_store: Store, pipeline: Pipeline) 
     pipeline.run(PROJECT)
     result = write_all(pipeline)
     assert (result.written, result.waiting) == (0, GROUPS)
-    named = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0].memory_id
+    named = plan_writes(pipeline.engine, SOURCE)[0].memory_id
     assert write_all(pipeline, memory_ids=[named]).written == 1
 
 
 def test_unknown_group_is_named(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store)
     unknown = UUID("00000000-0000-0000-0000-000000000001")
-    known = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0].memory_id
+    known = plan_writes(pipeline.engine, SOURCE)[0].memory_id
     with pytest.raises(NotFoundError, match=f"nothing is to be written to {SOURCE} for {unknown}"):
         write_all(pipeline, memory_ids=[known, unknown])
     assert count_writes(pipeline) == {}
@@ -488,7 +488,7 @@ def test_unknown_group_is_named(mem0_store: Store, pipeline: Pipeline) -> None:
 @pytest.mark.slow
 def test_locked_row_holds_up_its_group_only(mem0_store: Store, pipeline: Pipeline, store_url: str) -> None:
     consolidate(pipeline, mem0_store)
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    plan = plan_writes(pipeline.engine, SOURCE)[0]
     with psycopg.connect(store_url) as other:
         other.execute("SELECT FROM mem0 WHERE id = %s FOR UPDATE", [plan.hidden[0]])
         result = write_all(pipeline)
@@ -511,7 +511,7 @@ def test_rows_that_refer_to_a_memory_are_not_lost(mem0_store: Store, pipeline: P
 
 def test_wait_for_a_row_does_not_hold_up_the_program(mem0_store: Store, pipeline: Pipeline, store_url: str) -> None:
     consolidate(pipeline, mem0_store)
-    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    plan = plan_writes(pipeline.engine, SOURCE)[0]
     first, *_, last = sorted(plan.stamps)
     with psycopg.connect(store_url) as slow, ThreadPoolExecutor(1) as pool:
         slow.execute("SELECT FROM mem0 WHERE id = %s FOR UPDATE", [last])
@@ -526,7 +526,7 @@ def test_wait_for_a_row_does_not_hold_up_the_program(mem0_store: Store, pipeline
 def test_rows_come_back_if_the_rest_merges_again(mem0_store: Store, pipeline: Pipeline) -> None:
     """Their program edits the row that stood for two hidden ones, and a run merges these before the next write."""
     consolidate(pipeline, mem0_store)
-    plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
+    plan = next(each for each in plan_writes(pipeline.engine, SOURCE) if each.keep is not None)
     write_all(pipeline)
     mem0_store.connection.execute(
         'UPDATE mem0 SET payload = payload || \'{"data": "Something else entirely"}\' WHERE id = %s', [plan.keep]
@@ -613,7 +613,7 @@ def test_row_is_not_hidden_for_an_edited_copy(
         patch.setattr(memory_edits, "_reject_mirrored", lambda *_: None)
         group = edit_memory(pipeline.engine, copy, edit, changed_by="tester").group_id
     pipeline.run(PROJECT)
-    (plan,) = [one for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if "Lunch is at noon" in one.text]
+    (plan,) = [one for one in plan_writes(pipeline.engine, SOURCE) if "Lunch is at noon" in one.text]
     before = store.checksum()
     outcome = rehearse_writes(pipeline.engine, SOURCE, [plan])[plan.memory_id]
     result = write_all(pipeline, memory_ids=[plan.memory_id])

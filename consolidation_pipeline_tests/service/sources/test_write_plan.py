@@ -29,7 +29,7 @@ GROUPS = len(FACTS) * len(USERS)
 
 def plan_all(pipeline: Pipeline, store: Store, mode: str = "review") -> list[PlannedWrite]:
     consolidate(pipeline, store, mode)
-    return plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    return plan_writes(pipeline.engine, SOURCE)
 
 
 def test_plan_is_written_without_removed_groups(mem0_store: Store, pipeline: Pipeline, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_plan_is_written_without_removed_groups(mem0_store: Store, pipeline: Pip
     save_plan(WritePlan(source=SOURCE, groups=planned[1:]), tmp_path / "plan.json")
     plan = load_plan(WritePlan, tmp_path / "plan.json", made_by="source diff --out")
     assert write_source(pipeline.engine, SOURCE, plan=plan).written == GROUPS - 1
-    assert [left.id for left in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)] == [planned[0].id]
+    assert [left.id for left in plan_writes(pipeline.engine, SOURCE)] == [planned[0].id]
     for group in reversed(plan.groups):
         pipeline.roll_back(group.id)
     assert mem0_store.checksum() == before

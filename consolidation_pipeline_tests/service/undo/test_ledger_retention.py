@@ -12,7 +12,7 @@ import pytest
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.undo.history import list_change_groups, list_ledger
 from consolidation_pipeline.service.undo.ledger_retention import RetentionResult, remove_expired_changes
-from consolidation_pipeline.store.admin.invariants import find_unledgered_versions
+from consolidation_pipeline.store.checks.merged_memories import EVERY_MERGE_IS_IN_THE_LEDGER
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
@@ -266,7 +266,7 @@ def test_retention_leaves_ledger_invariants_valid(pipeline: Pipeline) -> None:
     age_changes(pipeline, timedelta(days=91))
     assert remove_expired(pipeline).changes == 3
     with pipeline.engine.connect() as connection:
-        assert find_unledgered_versions(connection, pipeline.project().id) == []
+        assert EVERY_MERGE_IS_IN_THE_LEDGER.find(connection, pipeline.project().id) == []
     # A changed memory continues from its version, although the ledger has no earlier change.
     pipeline.add([note("c", f"{LESSONS[0]} Seen again today.")])
     done = pipeline.run()

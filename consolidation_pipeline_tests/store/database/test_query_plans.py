@@ -17,7 +17,8 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store import projects
-from consolidation_pipeline.store.admin import api_keys, invariants, monitoring
+from consolidation_pipeline.store.admin import api_keys, monitoring
+from consolidation_pipeline.store.checks.archives import EVERY_ARCHIVE_HAS_A_REASON
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.jobs import costs, event_outbox, jobs, llm_calls
@@ -63,7 +64,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     ("languages", lambda c, p: keyword_matches.load_query_facts(c, p, "a", "english"), "task_memories_language_idx"),
     (
         "archived",
-        lambda c, p: invariants.find_unexplained_archives(c, p),
+        EVERY_ARCHIVE_HAS_A_REASON.find,
         "task_memories_archived_idx consolidated_memories_archived_idx",
     ),
     (

@@ -41,6 +41,7 @@ from consolidation_pipeline.service.similarity.similarity_graph import update_si
 from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.admin.project_browser import KnowledgeFilter
+from consolidation_pipeline.store.checks.merged_memories import NO_LITERAL_IS_LOST
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA, playbook_entries, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids
@@ -222,6 +223,8 @@ class StoreArguments:
             "status": "completed",
             "metrics": {"n": 1},
             "counters": {"memories_merged": 1},
+            "check": NO_LITERAL_IS_LOST,
+            "statement": "SELECT id FROM consolidation.task_memories WHERE project_id = :project /* changed */",
             "kind": "event",
             "purpose": "pattern",
             "payload": {},
@@ -261,6 +264,7 @@ class StoreArguments:
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "list_candidates": {"cross_type": False, "most": 5},
             "load_profiled": {"summaries": [[self.raw[0]]], "most": 5},
+            "list_changed_rows": {"column": "id", "jobs": [self.job]},
             "list_suspects": {"where": WriterFilter(ids=self.raw[7:])},
             "list_affected": {"suspects": self.raw[7:]},
             "list_kept": {"changed": self.raw[7:]},
@@ -467,7 +471,8 @@ class StoreArguments:
     def of(self, function: Callable[..., Any], **open_: object) -> dict[str, Any]:
         """Return a value for every required parameter."""
         known = self.by_parameter | self.by_function.get(function.__name__, {}) | open_
-        needed = {p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty}
+        parameters = inspect.signature(function).parameters.values()
+        needed = {p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD}
         unknown = needed - known.keys()
         where = f"{function.__module__}.{function.__name__}"
         assert not unknown, f"no value for {unknown} of {where}: add it to StoreArguments"

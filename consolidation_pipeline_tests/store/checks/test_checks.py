@@ -1,9 +1,7 @@
-"""Each invariant check finds its violation, and nothing in a healthy project."""
+"""Each check finds its violation, and nothing in a healthy project."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -11,8 +9,8 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.admin import invariants
-from consolidation_pipeline.store.admin.invariants import list_jobs_to_check
+from consolidation_pipeline.store.checks.catalogue import CHECKS
+from consolidation_pipeline.store.checks.check import FindViolations, list_jobs_to_check
 from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.jobs.jobs import append_job
@@ -35,15 +33,9 @@ from consolidation_pipeline_tests.store.sample_rows import (
     update_row,
 )
 
-# Checks that may be limited to what some jobs changed.
-LIMITED = {
-    "find_crossing_scopes",
-    "find_foreign_evidence",
-    "find_foreign_support",
-    "find_lost_literals",
-    "find_orphan_lineage",
-}
-FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
+# Checks that may be limited to what some jobs changed. The ledger does not hold vectors.
+LIMITED = {check.name for check in CHECKS if check.by_ledger} - {"vectors_are_normalized"}
+FINDERS = {check.name: check.find for check in CHECKS}
 
 # (check, statement that violates the invariant, expected text in the finding)
 RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
@@ -75,141 +67,157 @@ SOURCE_ROW = (
     f"SELECT project_id, id, 'key', {{}}, '', {{}} FROM s"
 )
 VIOLATIONS: list[tuple[str, str, str]] = [
-    ("find_unmirrored_rows", SOURCE_ROW.format("gen_random_uuid()", "'mirrored'"), "shop key"),
-    ("find_unexplained_hidden_rows", SOURCE_ROW.format(":b", "'hidden'"), "shop key"),
-    ("find_crossing_scopes", CROSSING, "{m}"),
-    ("find_shared_originals", SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a", "{a} 2"),
-    ("find_invalid_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
-    ("find_invalid_approvals", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),
-    ("find_invalid_approvals", SUGGESTION.format("'rejected', CAST(:m AS uuid)") + " WHERE id = :a", "{m}"),
-    ("find_future_memories", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
+    ("every_row_has_a_memory", SOURCE_ROW.format("gen_random_uuid()", "'mirrored'"), "shop key"),
+    ("every_hidden_row_was_written", SOURCE_ROW.format(":b", "'hidden'"), "shop key"),
+    ("no_memory_crosses_scopes", CROSSING, "{m}"),
     (
-        "find_unembedded",
+        "one_pending_suggestion_per_memory",
+        SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a",
+        "{a} 2",
+    ),
+    ("every_approval_made_a_memory", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
+    ("every_approval_made_a_memory", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),
+    ("every_approval_made_a_memory", SUGGESTION.format("'rejected', CAST(:m AS uuid)") + " WHERE id = :a", "{m}"),
+    ("no_memory_is_from_the_future", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
+    (
+        "every_memory_is_embedded",
         f"UPDATE {RAW} SET embedding = NULL, embedding_model = NULL, embedding_dim = NULL WHERE id = :a",
         "{a}",
     ),
-    ("find_mixed_models", f"UPDATE {RAW} SET embedding_model = 'other' WHERE id = :c", "other 1"),
-    ("find_unnormalized_vectors", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
-    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarities = ARRAY[1.5]", "1.5"),
-    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarities = ARRAY['NaN'::real]", "nan"),
+    ("one_embedding_model", f"UPDATE {RAW} SET embedding_model = 'other' WHERE id = :c", "other 1"),
+    ("vectors_are_normalized", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
+    ("pairs_are_cosines", f"UPDATE {NEIGHBORS} SET similarities = ARRAY[1.5]", "1.5"),
+    ("pairs_are_cosines", f"UPDATE {NEIGHBORS} SET similarities = ARRAY['NaN'::real]", "nan"),
     (
-        "find_bad_pairs",
+        "pairs_are_cosines",
         f"UPDATE {NEIGHBORS} SET neighbor_ids = ARRAY['ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid]",
         "ffffffff",
     ),
     (
-        "find_foreign_evidence",
+        "evidence_points_to_units",
         f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, "
         "details = jsonb_build_object('evidence', jsonb_build_array(jsonb_build_object('unit', CAST(:c AS text)))) "
         "WHERE id = :m",
         "{m} {c}",
     ),
     (
-        "find_duplicate_patterns",
+        "one_pattern_per_group",
         f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, cluster_key = 'one', retired_at = NULL, "
         "archive_reason = NULL",
         "pattern one",
     ),
     (
-        "find_weak_merge_groups",
+        "merge_groups_do_not_chain",
         f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'",
         "one 0.5",
     ),
     (
-        "find_shared_members",
+        "one_merge_group_per_memory",
         f"INSERT INTO {CLUSTERS} (project_id, tier, cluster_key, member_id, member_kind, is_representative) "
         f"SELECT project_id, 'merge', 'two', id, 'raw', true FROM {RAW} WHERE id = :a",
         "{a} 2",
     ),
-    ("find_lost_memories", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :m", "{a}"),
-    ("find_lost_memories", f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = id WHERE id = :m", "{a}"),
+    ("no_memory_is_abandoned", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :m", "{a}"),
+    ("no_memory_is_abandoned", f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = id WHERE id = :m", "{a}"),
     (
-        "find_lost_memories",
+        "no_memory_is_abandoned",
         f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = CASE id WHEN :m THEN CAST(:n AS uuid) END",
         "{a}",
     ),
-    ("find_lost_memories", f"UPDATE {MERGED} SET archive_reason = NULL WHERE id = :o", "{e}"),
-    ("find_orphan_lineage", f"UPDATE {LINEAGE} SET parent_id = gen_random_uuid() WHERE parent_id = :a", "{m}"),
-    ("find_orphan_lineage", f"UPDATE {LINEAGE} SET child_id = gen_random_uuid() WHERE parent_id = :a", "{a}"),
-    ("find_duplicate_merged_memories", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
-    ("find_lost_literals", f"UPDATE {MERGED} SET content = 'Retry after some seconds.' WHERE id = :m", "{m}"),
-    ("find_lost_literals", f"UPDATE {RAW} SET execution_summary = 'Retry after 3' WHERE id = :a", "{m} number 3"),
-    ("find_without_relevance", f"DELETE FROM {SCORES} WHERE memory_id = :c", "{c}"),
-    ("find_without_relevance", f"UPDATE {SCORES} SET relevance_score = 'NaN' WHERE memory_id = :c", "{c}"),
-    ("find_without_relevance", f"UPDATE {SCORES} SET relevance_score = 0 WHERE memory_id = :m", "{m}"),
-    ("find_without_relevance", f"UPDATE {SCORES} SET relevance_score = 'Infinity' WHERE memory_id = :m", "{m}"),
-    ("find_unledgered_versions", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
-    ("find_wrong_source_counts", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
-    ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'decision' WHERE id = :d", "{d} decision"),
-    ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'discovery' WHERE id = :d", "{d} discovery"),
-    ("find_forgotten_types", f"UPDATE {MERGED} SET memory_type = 'decision', {FORGOTTEN}", "{o}"),
-    ("find_forgotten_young", f"UPDATE {RAW} SET learned_at = learned_at + interval '1 second' WHERE id = :d", "{d}"),
-    ("find_forgotten_young", f"UPDATE {MERGED} SET learned_at = retired_at - interval '89 days', {FORGOTTEN}", "{o}"),
-    ("find_forgotten_important", f"UPDATE {RAW} SET importance = 0.7 WHERE id = :d", "{d} 0.7"),
-    ("find_forgotten_relevant", f"UPDATE {SCORES} SET relevance_score = 0.01 WHERE memory_id = :d", "{d} 0.01"),
-    ("find_archived_pinned", f"UPDATE {RAW} SET pinned = true WHERE id = :d", "{d} forgotten"),
-    ("find_archived_pinned", f"UPDATE {MERGED} SET pinned = true WHERE id = :o", "{o} staleness"),
-    ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = NULL WHERE id = :d", "{d}"),
-    ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = 'staleness' WHERE id = :c", "{c}"),
-    ("find_unexplained_archives", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :n", "{n}"),
+    ("no_memory_is_abandoned", f"UPDATE {MERGED} SET archive_reason = NULL WHERE id = :o", "{e}"),
+    ("lineage_is_whole", f"UPDATE {LINEAGE} SET parent_id = gen_random_uuid() WHERE parent_id = :a", "{m}"),
+    ("lineage_is_whole", f"UPDATE {LINEAGE} SET child_id = gen_random_uuid() WHERE parent_id = :a", "{a}"),
+    ("no_fact_twice", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
+    ("no_literal_is_lost", f"UPDATE {MERGED} SET content = 'Retry after some seconds.' WHERE id = :m", "{m}"),
+    ("no_literal_is_lost", f"UPDATE {RAW} SET execution_summary = 'Retry after 3' WHERE id = :a", "{m} number 3"),
+    ("relevance_is_positive", f"DELETE FROM {SCORES} WHERE memory_id = :c", "{c}"),
+    ("relevance_is_positive", f"UPDATE {SCORES} SET relevance_score = 'NaN' WHERE memory_id = :c", "{c}"),
+    ("relevance_is_positive", f"UPDATE {SCORES} SET relevance_score = 0 WHERE memory_id = :m", "{m}"),
+    ("relevance_is_positive", f"UPDATE {SCORES} SET relevance_score = 'Infinity' WHERE memory_id = :m", "{m}"),
+    ("every_merge_is_in_the_ledger", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
+    ("sources_add_up", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
+    ("no_decision_is_forgotten", f"UPDATE {RAW} SET memory_type = 'decision' WHERE id = :d", "{d} decision"),
+    ("no_decision_is_forgotten", f"UPDATE {RAW} SET memory_type = 'discovery' WHERE id = :d", "{d} discovery"),
+    ("no_decision_is_forgotten", f"UPDATE {MERGED} SET memory_type = 'decision', {FORGOTTEN}", "{o}"),
     (
-        "find_unexplained_archives",
+        "nothing_young_is_forgotten",
+        f"UPDATE {RAW} SET learned_at = learned_at + interval '1 second' WHERE id = :d",
+        "{d}",
+    ),
+    (
+        "nothing_young_is_forgotten",
+        f"UPDATE {MERGED} SET learned_at = retired_at - interval '89 days', {FORGOTTEN}",
+        "{o}",
+    ),
+    ("nothing_important_is_forgotten", f"UPDATE {RAW} SET importance = 0.7 WHERE id = :d", "{d} 0.7"),
+    ("nothing_relevant_is_forgotten", f"UPDATE {SCORES} SET relevance_score = 0.01 WHERE memory_id = :d", "{d} 0.01"),
+    ("nothing_pinned_is_archived", f"UPDATE {RAW} SET pinned = true WHERE id = :d", "{d} forgotten"),
+    ("nothing_pinned_is_archived", f"UPDATE {MERGED} SET pinned = true WHERE id = :o", "{o} staleness"),
+    ("every_archive_has_a_reason", f"UPDATE {RAW} SET archive_reason = NULL WHERE id = :d", "{d}"),
+    ("every_archive_has_a_reason", f"UPDATE {RAW} SET archive_reason = 'staleness' WHERE id = :c", "{c}"),
+    ("every_archive_has_a_reason", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :n", "{n}"),
+    (
+        "every_archive_has_a_reason",
         f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, retired_at = now() WHERE id = :n",
         "{n}",
     ),
     (
-        "find_dangling_relations",
+        "relations_have_two_ends",
         f"INSERT INTO {RELATIONS} ({RELATION}) SELECT project_id, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff', "
         f"'explains', 0.7, 'confirmed' FROM {RAW} WHERE id = :a",
         "ffffffff",
     ),
     (
-        "find_dangling_relations",
+        "relations_have_two_ends",
         f"DO $$ BEGIN ALTER TABLE {RELATIONS} DROP CONSTRAINT memory_relations_distinct_check; INSERT INTO {RELATIONS} "
         f"({RELATION}) SELECT project_id, id, id, 'explains', 0.7, 'confirmed' FROM {RAW}; END $$",
         "{a}",
     ),
     (
-        "find_unreviewed_relations",
+        "candidates_do_not_count",
         f"INSERT INTO {RELATIONS} ({RELATION}) "
         f"SELECT project_id, id, :c, 'contradicts', 0.6, 'confirmed' FROM {RAW} WHERE id = :a",
         "contradicts",
     ),
     (
-        "find_misdirected_supersessions",
+        "newer_supersedes_older",
         f"INSERT INTO {RELATIONS} ({RELATION}) "
         f"SELECT project_id, id, :c, 'supersedes', 0.9, 'confirmed' FROM {RAW} WHERE id = :a",
         "2",
     ),
     (
-        "find_inconsistent_summaries",
+        "every_episode_is_in_its_summary",
         f"UPDATE {MERGED} SET {SUMMARY}, source_memory_ids = ARRAY[CAST(:c AS uuid)] WHERE id = :n",
         "{c} {n}",
     ),
     (
-        "find_inconsistent_summaries",
+        "every_episode_is_in_its_summary",
         f"UPDATE {MERGED} SET {SUMMARY}, source_memory_ids = '{{}}' WHERE id = :m",
         "{a} {m}",
     ),
     (
-        "find_inconsistent_summaries",
+        "every_episode_is_in_its_summary",
         f"WITH l AS (INSERT INTO {LINEAGE} (project_id, child_id, parent_id, parent_kind) "
         f"SELECT project_id, :n, id, 'raw' FROM {RAW} WHERE id = :a) "
         f"UPDATE {MERGED} SET {SUMMARY}, source_memory_ids = CASE WHEN id = :n THEN ARRAY[CAST(:a AS uuid)] "
         "ELSE source_memory_ids END WHERE id IN (:m, :n)",
         "{a}",
     ),
-    ("find_invalid_profiles", f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m", "{m}"),
-    ("find_unsupported_entries", ENTRY.format("'active', 0.9, 95, NULL, ARRAY[:a, :b, :a]::uuid[]"), "-"),
     (
-        "find_foreign_support",
+        "profiles_rest_on_summaries",
+        f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m",
+        "{m}",
+    ),
+    ("every_entry_has_evidence", ENTRY.format("'active', 0.9, 95, NULL, ARRAY[:a, :b, :a]::uuid[]"), "-"),
+    (
+        "evidence_is_of_the_project",
         ENTRY.format("'review', NULL, 50, NULL, ARRAY[:a, 'ffffffff-ffff-ffff-ffff-ffffffffffff']::uuid[]"),
         "ffffffff",
     ),
-    ("find_low_priorities", ENTRY.format("'review', 0.9, 94, NULL, ARRAY[:a, :b, :c, :m]::uuid[]"), "94"),
-    ("find_low_priorities", ENTRY.format("'retired', NULL, 49, NULL, '{}'"), "49"),
+    ("priority_follows_evidence", ENTRY.format("'review', 0.9, 94, NULL, ARRAY[:a, :b, :c, :m]::uuid[]"), "94"),
+    ("priority_follows_evidence", ENTRY.format("'retired', NULL, 49, NULL, '{}'"), "49"),
     (
-        "find_duplicate_entries",
+        "one_entry_per_source",
         ENTRY.format("'active', 0.9, 95, :m, ARRAY[:a, :b, :c]::uuid[]") + " OR id = :b",
         "{m} 2",
     ),
@@ -264,15 +272,12 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
 
 @pytest.mark.usefixtures("ids")
 @pytest.mark.parametrize("finder", FINDERS.values(), ids=FINDERS)
-def test_healthy_project_violates_no_invariant(
-    connection: Connection, project: Project, finder: Callable[[Connection, UUID], list[str]]
-) -> None:
+def test_healthy_project_passes_every_check(connection: Connection, project: Project, finder: FindViolations) -> None:
     assert finder(connection, project.id) == []
 
 
-def test_every_invariant_has_test_violation() -> None:
+def test_every_check_has_test_violation() -> None:
     assert {name for name, _, _ in VIOLATIONS} == FINDERS.keys()
-    assert {find.__name__ for find in invariants.CHECK_NAMES} == FINDERS.keys()
 
 
 @pytest.mark.parametrize(("name", "statement", "expected"), VIOLATIONS)
@@ -334,7 +339,7 @@ def test_first_whole_run_of_a_week_checks_all_rows(connection: Connection, proje
     assert {*(listed["third"] or ())} == {part, failed, third}
 
 
-def test_empty_project_violates_no_invariant(connection: Connection) -> None:
+def test_empty_project_passes_every_check(connection: Connection) -> None:
     empty = add_project(connection, "empty")
     assert [finder(connection, empty.id) for finder in FINDERS.values()] == [[]] * len(FINDERS)
 
@@ -343,7 +348,7 @@ def test_dropped_literal_is_not_lost(connection: Connection, project: Project) -
     (raw,) = add_memories(connection, project, [new_memory("a", execution_summary="Retry. Wait 30 seconds.")])
     merged = add_merged(connection, project, "Retry.", [raw], details={"dropped": ["Wait 30 seconds."]})
     hide_sources(connection, project, [raw], merged)
-    assert FINDERS["find_lost_literals"](connection, project.id) == []
+    assert FINDERS["no_literal_is_lost"](connection, project.id) == []
 
 
 def test_superseded_memory_with_successor_is_not_lost(
@@ -352,16 +357,16 @@ def test_superseded_memory_with_successor_is_not_lost(
     statement = f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = :by WHERE id = :id"
     third = add_merged(connection, project, "third", [])
     connection.execute(text(statement), {"id": ids["m"], "by": ids["n"]})
-    assert FINDERS["find_lost_memories"](connection, project.id) == []
+    assert FINDERS["no_memory_is_abandoned"](connection, project.id) == []
     connection.execute(text(statement), {"id": ids["n"], "by": third})
-    assert FINDERS["find_lost_memories"](connection, project.id) == []
+    assert FINDERS["no_memory_is_abandoned"](connection, project.id) == []
 
 
 @pytest.mark.parametrize(
     ("name", "values", "statement"),
     [
-        ("find_forgotten_important", {"importance": 0.9}, f"UPDATE {RAW} SET importance = 0.9 WHERE id = :d"),
-        ("find_archived_pinned", {"pinned": True}, f"UPDATE {RAW} SET pinned = true WHERE id = :d"),
+        ("nothing_important_is_forgotten", {"importance": 0.9}, f"UPDATE {RAW} SET importance = 0.9 WHERE id = :d"),
+        ("nothing_pinned_is_archived", {"pinned": True}, f"UPDATE {RAW} SET pinned = true WHERE id = :d"),
     ],
 )
 def test_manual_edit_of_archived_memory_is_no_violation(
@@ -383,13 +388,13 @@ def test_manual_edit_of_archived_memory_is_no_violation(
 def test_relevance_after_archiving_is_ignored(connection: Connection, project: Project, ids: dict[str, UUID]) -> None:
     for later, found in ((timedelta(0), 1), (timedelta(seconds=1), 0)):
         save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.5]), NOW + later)
-        assert len(FINDERS["find_forgotten_relevant"](connection, project.id)) == found
+        assert len(FINDERS["nothing_relevant_is_forgotten"](connection, project.id)) == found
 
 
 def test_relevance_check_uses_threshold_of_its_job(
     connection: Connection, project: Project, ids: dict[str, UUID]
 ) -> None:
     save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.3]), NOW)
-    assert len(FINDERS["find_forgotten_relevant"](connection, project.id)) == 1
+    assert len(FINDERS["nothing_relevant_is_forgotten"](connection, project.id)) == 1
     connection.execute(text(f"UPDATE {SCHEMA}.consolidation_jobs SET options = '{{\"forget_threshold\": 0.31}}'"))
-    assert FINDERS["find_forgotten_relevant"](connection, project.id) == []
+    assert FINDERS["nothing_relevant_is_forgotten"](connection, project.id) == []
