@@ -23,6 +23,7 @@ _UNDONE = {
     *(("modality", pole) for pole in ("required", "advised", "missed")),
     ("tense", "future"),
     ("tense", "will"),
+    ("tense", "soon"),
     ("request", "action"),
 }
 # Poles of a category that say the same in one place: "may park", "can park"; "once it is green", "when it is green".

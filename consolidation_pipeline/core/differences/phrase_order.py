@@ -124,8 +124,9 @@ def _may_turn(
     if any(all(item.is_time for item in part) for part in (left, right)):
         genitives = tuple(language.genitives)
         times = left if all(item.is_time for item in left) else right
-        follows = reading.source[times[-1].end :].startswith(genitives)
-        return not follows and not any(genitive in between for genitive in genitives)
+        written = reading.source[times[0].start : times[-1].end]
+        is_attribute = any(f"{written}{genitive}" in one.source for one in (reading, other) for genitive in genitives)
+        return not is_attribute and not any(genitive in between for genitive in genitives)
     if _COMMA.search(between):
         return False
     objects = [cue for cue in reading.cues if (cue.category, cue.pole) == ("marker", "object")]

@@ -38,7 +38,8 @@ _JA_NOUN = "[_\u3005\u4e00-\u9fff]"
 # Kana of potential stems and of the dictionary form, and verbs that have them.
 _JA_POTENTIALS = (
     ("え", "う", "買扱払会"),
-    ("け", "く", "書歩泳描弾聞"),
+    ("け", "く", "書歩描弾聞"),
+    ("げ", "ぐ", "泳急防"),
     ("せ", "す", "話直消押戻移試渡返"),
     ("め", "む", "読飲住休頼"),
     ("べ", "ぶ", "選運呼"),
