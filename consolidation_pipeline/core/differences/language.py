@@ -50,6 +50,8 @@ consequences: Words and phrases after a cause: therefore.
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
+habitual_articles: Articles before a day that is each such day: "le lundi".
+late_spans: Words that say nothing behind a time: "sieben Tage lang".
 list_references: Words that refer to the order of a list: the former, respectively.
 complementizers: Words that open what a clause before them tells of: "we were told that".
 closing_complementizers: Words that end what the verb behind them tells of: 満員だと聞いた.
@@ -270,6 +272,8 @@ class Language(FunctionWords):
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
     floating: frozenset[str]
+    habitual_articles: frozenset[str]
+    late_spans: frozenset[str]
     hyphened: frozenset[str]
     split_negations: Mapping[str, Mapping[str, str]]
     denying_verbs: frozenset[str]

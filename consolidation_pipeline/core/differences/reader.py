@@ -171,6 +171,8 @@ class _Reader:
             return 1, language.phrases.get((word,))
         if word in language.participle_prepositions and self.tokens and not self.words_before:
             return 1, Phrase("light")
+        if word in language.late_spans and self.tokens and _DURATION.fullmatch(self.tokens[-1].key):
+            return 1, Phrase("light")
         if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
             return 1, Phrase("cue", "tense", "past")
         if size == 1 and word in language.approximations and not self._counts(pieces, at + 1):
@@ -448,7 +450,9 @@ class _Reader:
         ):
             key = day
             is_plural = lower not in language.calendar and lower.endswith("s")
-            is_plural |= at > 0 and pieces[at - 1].lower in language.generic_articles  # "los viernes"
+            is_plural |= at > 0 and pieces[at - 1].lower in (
+                language.generic_articles | language.habitual_articles  # "los viernes"
+            )
             if is_plural and not self._has_quantity():  # "on Mondays" may be every Monday
                 self.cues.append(Cue(piece.text, "quantity", "any", len(self.tokens), self.clause, piece.start))
         elif _is_name(piece.text, is_first, language.has_noun_capitals) or self._is_used_as_name(pieces, at):
@@ -485,7 +489,8 @@ class _Reader:
 
     def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
         governor = self.governor
-        if is_time := self.is_adverb or (not governor and self._is_time(pieces[-1].lower, key)):
+        word = " ".join(piece.lower for piece in pieces) if is_phrase else pieces[-1].lower
+        if is_time := self.is_adverb or (not governor and self._is_time(word, key)):
             governor, self.gap, self.is_adverb = "time", "link", False
         where = self.clause, self.segment, self.conjunct, self.phrase, governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "loose" if is_time else "tight"

@@ -58,4 +58,19 @@ LIGHT_EDITS = [
     # what goes on, what is done
     ("彼は設定を変更中です。", "彼は設定を変更しているところです。"),
     ("古いAPIは既に削除した。", "古いAPIはすでに削除済みです。"),
+    # what may be done
+    ("ファイル名に空白は使えません。", "ファイル名には空白を使用できません。"),
+    # "all" behind its noun
+    ("すべてのパスワードは暗号化して保存する。", "パスワードはすべて暗号化して保存する。"),
+    # who does it in a passive
+    ("報告書は経理部が作成した。", "報告書は経理部によって作成された。"),
+    # it fails, it fails at
+    ("テストが失敗するとパイプラインが止まる。", "テストに失敗するとパイプラインが止まる。"),
+    # an adverb elsewhere in a clause
+    ("コピー機がよく紙詰まりを起こす。", "コピー機が紙詰まりをよく起こす。"),
+    # how long, how often, each such day
+    ("Logs werden sieben Tage aufbewahrt.", "Logs werden 7 Tage lang aufbewahrt."),
+    ("Der Job wird dreimal wiederholt.", "Der Job wird 3 Mal wiederholt."),
+    ("Les poubelles sont ramassées le jeudi.", "Les poubelles sont ramassées tous les jeudis."),
+    ("La copia se hace cada noche.", "Cada noche la copia se hace."),
 ]
