@@ -177,9 +177,9 @@ class ConsolidationOptions(BaseModel):
         ge=60,
         le=3600,
         validation_alias=AliasChoices("timeout_seconds", "consolidation.timeout"),
-        description="Longest time in seconds in which a phase of a run commits nothing: after a longer one, no other "
-        "phase begins, and the next run goes on. The daemon ends a run that takes as long for each of its phases. The "
-        "default is enough for 100,000 memories.",
+        description="Longest time in seconds in which a phase of a run makes no progress, which is to compute or write "
+        "a part of its work: after a longer one, no other phase begins, and the next run goes on. The daemon ends a "
+        "run that takes as long for each of its phases. The default is enough for 100,000 memories.",
     )
     rollback_days: int = Field(7, ge=1, le=365, description="Days in which a change can be rolled back.")
     audit_days: int = Field(

@@ -25,7 +25,9 @@ from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS
 from consolidation_pipeline.service.admin.erase import Certificate, erase_memories, preview_erasure
 from consolidation_pipeline.service.intake.agent_memories import embed_edited
 from consolidation_pipeline.service.intake.memory_listing import list_memories
-from consolidation_pipeline.service.lifecycle.memory_edits import Editor, delete_memories, edit_memory
+from consolidation_pipeline.service.lifecycle.changed_memories import Editor
+from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline.service.lifecycle.named_memories import MAX_REASON_CHARS
 
 router = APIRouter(prefix="/api/v1", tags=["memories"])

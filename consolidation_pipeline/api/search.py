@@ -11,13 +11,7 @@ from fastapi import APIRouter, Query, Response
 from consolidation_pipeline.api.access import Reader, ScopedReader
 from consolidation_pipeline.api.memories import describe_memory
 from consolidation_pipeline.api.models.memories import ConsolidatedMemory
-from consolidation_pipeline.api.models.search import (
-    ContextReply,
-    ContextRequest,
-    Lineage,
-    SearchReply,
-    SearchRequest,
-)
+from consolidation_pipeline.api.models.search import ContextReply, ContextRequest, Lineage, SearchReply, SearchRequest
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.api.usage_buffer import UsageBuffer
 from consolidation_pipeline.errors import NotFoundError

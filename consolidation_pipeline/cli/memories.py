@@ -203,7 +203,7 @@ def delete(
 
     They are hidden at once from search, context, playbook and the next runs. `erase` removes them for good.
     """
-    from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories
+    from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
 
     engine, _ = open_store()
     done = delete_memories(engine, find_ids(engine, ids), changed_by=get_actor(), reason=reason)

@@ -19,7 +19,7 @@ from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.admin.api_keys import Principal
-    from consolidation_pipeline.service.lifecycle.memory_edits import Editor
+    from consolidation_pipeline.service.lifecycle.changed_memories import Editor
 
 _SOURCE = "mcp"
 # All agents on this machine that have no key.
@@ -164,7 +164,7 @@ def delete_memory(
     merged memory is deleted with the memories that it was made from. Free. To undo it, pass group_id to
     rollback_consolidation.
     """
-    from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories
+    from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
 
     caller = get_caller(ctx, of_scope=True)
     id_ = caller.find_memory(memory_id, project=project)
@@ -179,7 +179,7 @@ def delete_memory(
 
 
 def _get_editor(principal: Principal) -> Editor:
-    from consolidation_pipeline.service.lifecycle.memory_edits import Editor
+    from consolidation_pipeline.service.lifecycle.changed_memories import Editor
 
     return Editor(None if principal.role == "admin" else _find_writer(principal), principal.scope)
 

@@ -22,12 +22,7 @@ from consolidation_pipeline.store.database.engine import connect_engine, upgrade
 from consolidation_pipeline_tests.chaos import clients
 from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, ChaosConfig, Client
 from consolidation_pipeline_tests.chaos.faults import ChaosRun, PostgresServer, UnreliableServices
-from consolidation_pipeline_tests.chaos.verify import (
-    count_by_action,
-    find_faults,
-    read_logs,
-    run_until_unchanged,
-)
+from consolidation_pipeline_tests.chaos.verify import count_by_action, find_faults, read_logs, run_until_unchanged
 from consolidation_pipeline_tests.openai_server import client_environment, openai_server
 from consolidation_pipeline_tests.service.corpus import near_miss_notes, reworded_notes
 from consolidation_pipeline_tests.service.fork_server import start_fork_server

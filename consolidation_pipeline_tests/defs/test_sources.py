@@ -13,12 +13,7 @@ from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.resources import SENSOR_TAG, ConsolidationResource
 from consolidation_pipeline.defs.sources import sources_sensor, update_job
 from consolidation_pipeline.service.admin.database_checks import check_database
-from consolidation_pipeline.service.sources.connections import (
-    connect_source,
-    list_connected,
-    restore_store,
-    set_mode,
-)
+from consolidation_pipeline.service.sources.connections import connect_source, list_connected, restore_store, set_mode
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.update import find_failing, update_sources
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source

@@ -3,12 +3,7 @@
 from functools import partial
 
 from consolidation_pipeline.llm.prompts import suggestion
-from consolidation_pipeline.llm.prompts.suggestion import (
-    OriginalMemory,
-    SuggestionReply,
-    read_reply,
-    suggestion_prompt,
-)
+from consolidation_pipeline.llm.prompts.suggestion import OriginalMemory, SuggestionReply, read_reply, suggestion_prompt
 
 ORIGINALS = (
     OriginalMemory("Uploads end after 30 seconds.", "Send keepalives.", "english"),

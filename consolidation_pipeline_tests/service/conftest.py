@@ -12,11 +12,7 @@ from consolidation_pipeline.llm import retries
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.database_pool import DatabasePool
-from consolidation_pipeline_tests.openai_server import (
-    OpenAIServer,
-    client_environment,
-    openai_server,
-)
+from consolidation_pipeline_tests.openai_server import OpenAIServer, client_environment, openai_server
 from consolidation_pipeline_tests.service.model_replies import reply_to_any
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold

@@ -10,12 +10,7 @@ from consolidation_pipeline.core.differences.counts import find_new_count, find_
 from consolidation_pipeline.core.differences.cue_differences import Finding
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
-from consolidation_pipeline.core.differences.order import (
-    Reordered,
-    find_new_sequence,
-    find_new_subject,
-    find_replaced,
-)
+from consolidation_pipeline.core.differences.order import Reordered, find_new_sequence, find_new_subject, find_replaced
 from consolidation_pipeline.core.differences.reading import Reading, Token
 from consolidation_pipeline.core.differences.reports import find_new_frame
 from consolidation_pipeline.core.differences.restrictions import find_restriction

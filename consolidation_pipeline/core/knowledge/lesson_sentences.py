@@ -8,11 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from consolidation_pipeline.core.case_blind import ignore_case
-from consolidation_pipeline.core.knowledge.weak_sentences import (
-    is_vague,
-    names_wish_alone,
-    refers_elsewhere,
-)
+from consolidation_pipeline.core.knowledge.weak_sentences import is_vague, names_wish_alone, refers_elsewhere
 from consolidation_pipeline.core.text.boilerplate import is_placeholder
 from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
 

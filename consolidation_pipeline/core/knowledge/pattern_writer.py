@@ -9,13 +9,7 @@ from datetime import date
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.lesson_sentences import (
-    SENTENCE_END,
-    Lesson,
-    Role,
-    is_change,
-    is_personal,
-)
+from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, Lesson, Role, is_change, is_personal
 from consolidation_pipeline.core.knowledge.pattern_group import LaterSentence, PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_layout import ExampleKind, Sightings, render_pattern, tell_sightings
 from consolidation_pipeline.core.knowledge.pattern_sentences import (

@@ -13,12 +13,7 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.key_terms import (
-    BackgroundTerms,
-    count_terms,
-    extract_terms,
-    normalize_rows,
-)
+from consolidation_pipeline.core.text.key_terms import BackgroundTerms, count_terms, extract_terms, normalize_rows
 from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
 
 # A sentence repeats another if the other's terms have this share of its squared weight, and it adds no literal.

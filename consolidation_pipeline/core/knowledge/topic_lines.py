@@ -1,4 +1,4 @@
-"""Lines of a summary: the title of a topic, and the statements of its memories that a reader understands alone."""
+"""Lines of a summary: the statements of a topic's memories that a reader understands alone, below its title."""
 
 from __future__ import annotations
 
@@ -6,14 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from consolidation_pipeline.core.case_blind import ignore_case
-from consolidation_pipeline.core.knowledge.lesson_sentences import (
-    SENTENCE_END,
-    is_change,
-    is_personal,
-    names_task,
-    read_lesson,
-)
+from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, is_change, is_personal, read_lesson
 from consolidation_pipeline.core.knowledge.pattern_group import LaterSentence, PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
@@ -25,9 +18,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
 )
 from consolidation_pipeline.core.knowledge.pattern_titles import (
     MAX_TITLE_CHARS,
-    NO_TAIL,
     capitalize,
-    is_generic,
     names_told,
     strip_verb,
     write_title,
@@ -36,6 +27,7 @@ from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.summary_frames import FRAMES, Frames
+from consolidation_pipeline.core.knowledge.topic_names import TITLE_SHARE, is_thing, name_by_terms
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     contests,
     is_balanced,
@@ -48,8 +40,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
 )
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import extract_terms
-from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
-from consolidation_pipeline.core.text.sentences import extract_sentences
+from consolidation_pipeline.core.text.sentence_cues import is_failure
 from consolidation_pipeline.core.text.word_overlap import extract_content_words, shares_words
 
 # A sentence of lower readability is a heading, a fragment or markup, told only if it is as frequent.
@@ -66,8 +57,6 @@ _MAX_CANDIDATES = 16
 _MAX_EXAMPLES = 3
 # A statement that shares this part of its content words with another repeats it; a remedy names what it mends.
 _REPEATED, _REPEATED_REMEDY = 0.5, 0.8
-# Share of the memories of a topic that must hold its title, and fewest of them: a phrase, and one of a statement told.
-_TITLE_SHARE, _TOLD_SHARE, _FEWEST_HOLDING = 0.4, 0.15, 2
 # Share of the words of a title that the examples below it have; those of lessons have all.
 _TITLE_TOLD = 0.5
 # A title that no more texts hold tells something of them.
@@ -97,15 +86,10 @@ _ENDS_OPEN = re.compile(
     r"\b(?:them|it|this|these|those|all three|any one)\W*$|\b(?:any|either|neither|each) one\b", re.I
 )
 _OPENS_DEFINITE = re.compile(r"^(?:The|This|Its|Their)\s")
-# Log lines, addresses, markup and ends of numbered steps.
-_NOISE = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$|\(\s*$")
 # Fewest letters and blanks among the characters of a statement.
 _LETTERS = 0.8
-# Adverbs, and verbs in the third person.
-_NO_NAME = re.compile(
-    r".+(?:ly|ed)|(?:add|appear|calculat|check|consider|count|declar|remov|replac|return|say|sort|tri|us)e?s|\w*\.\w+",
-    re.I,
-)
+# Log lines, addresses, markup and ends of numbered steps.
+_NOISE = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$|\(\s*$")
 _END = re.compile(r"[.!?…。！？:]([\"'”’»)\]*_`」』]*)$")
 # Single quotation marks, and where a quotation begins.
 _OPENS, _CLOSES = re.compile(r"(?<=\s)'(?=\S)"), re.compile(r"(?<=\S)'(?!\w)")
@@ -114,21 +98,6 @@ _QUOTATION = re.compile(r"(?<=\s)['\"`]")
 _CUT = re.compile(
     r"\b(?:a|an|the|and|or|of|to|in|on|for|with|by|from|not|is|are|that|which|when|if|as|its|their)\W*$", re.I
 )
-
-
-# Words before and behind a verb, and before a noun.
-_BEFORE_VERB = ignore_case(
-    r"to|i|you|we|they|he|she|it|not|can|could|will|would|should|must|may|please|\w+n['’]t|(?:i|you|we|they)['’]\w+"
-)
-_BEHIND_VERB = ignore_case(r"the|an?|my|your|his|her|our|their|its|it|this|these|those|me|you|us|them|up|out")
-_BEFORE_NOUN = ignore_case(r"the|an?|my|your|his|her|our|their|its|no|any|some|of|for|in|on|at|by|with|from|via|[(\[:]")
-_WORD_BEFORE, _WORD_BEHIND, _WORD_CHARS = (
-    re.compile(r"([\w'’]+(?=[^\w(:\[]{0,2}$)|[(:\[](?=\s?$))"),
-    re.compile(r" ?([\w'’]+|:)"),
-    30,
-)
-# Share of the uses of a word as a thing, from which it names one.
-_NAMED = 0.34
 
 
 @dataclass(frozen=True)
@@ -214,8 +183,8 @@ class TopicGroup(PatternGroup):
             has_lessons: Its memories may teach something; else only examples of them are told.
         """
         texts = list(self.texts.values())
-        phrase = strip_verb(write_title(texts, self.terms, share=_TITLE_SHARE)) if is_named else ""
-        phrase = phrase if _is_thing(phrase, texts) else ""
+        phrase = strip_verb(write_title(texts, self.terms, share=TITLE_SHARE)) if is_named else ""
+        phrase = phrase if is_thing(phrase, texts) else ""
         chosen = self._choose_lessons(phrase, room, told, is_named=is_named) if has_lessons else []
         if not chosen:
             title = self._specify(phrase, ())
@@ -452,7 +421,7 @@ class TopicGroup(PatternGroup):
         """Return the title: a phrase of most memories, or else one of the key terms; empty if there is only a word."""
         if " " in phrase:
             return phrase
-        name = _name_by_terms(list(self.texts.values()), self.terms, statements)
+        name = name_by_terms(list(self.texts.values()), self.terms, statements)
         is_word = phrase.replace("-", "").isalpha() and (phrase[1:].islower() or phrase.isupper())
         return name if not phrase or is_word or phrase.lower() in name.lower() else phrase
 
@@ -472,81 +441,11 @@ def _is_advice(one: Candidate) -> bool:
     return one.lesson.role in ("rule", "warning") and not one.lesson.is_verdict
 
 
-def name_topic(texts: Sequence[str], terms: Sequence[str]) -> str:
-    """Return a phrase of most texts, or one word that tells the topic from others. ``terms``: its key terms."""
-    told = ["\n".join(one.text for one in extract_sentences(text)) for text in texts]
-    phrase = strip_verb(write_title(told, terms, share=_TITLE_SHARE)) or _name_by_terms(told, terms, ())
-    if phrase and _is_thing(phrase, told):
-        return phrase
-    return capitalize(next((term for term in terms if _names(term) and _is_thing(term, told)), ""))
-
-
-def _name_by_terms(texts: Sequence[str], terms: Sequence[str], statements: Sequence[str]) -> str:
-    """Return a phrase of the words that tell the topic from others, first one of a statement told, else empty."""
-    stems_of = [{term.stem for term in extract_terms(text)} for text in texts]
-    for source in (["\n".join(statements)], texts):
-        phrase = strip_verb(write_title(source, terms, share=_TOLD_SHARE))
-        stems = {term.stem for term in extract_terms(phrase)}
-        held = sum(stems <= other for other in stems_of)
-        if " " in phrase and held >= max(_FEWEST_HOLDING, _TOLD_SHARE * len(texts)) and _is_thing(phrase, texts):
-            return phrase
-    return ""
-
-
 def drop_open_quotation(text: str) -> str:
     """Return a text that was cut inside a quotation without it: "Failed: 'the total is" gives "Failed"."""
     is_open = any(text.count(sign) % 2 for sign in '"`') or len(_OPENS.findall(text)) > len(_CLOSES.findall(text))
     start = _QUOTATION.search(text)
     return (start and text[: start.start()].rstrip(" :,(-")) or text if is_open else text
-
-
-def _names(word: str) -> bool:
-    """Return True for a word that may stand in a title."""
-    is_word = sum(map(str.isalpha, word)) > _LETTERS * len(word) and (len(word) > 2 or word.isupper())
-    is_word &= (
-        "'" not in word
-        and "’" not in word
-        and _NO_NAME.fullmatch(word) is None
-        and NO_TAIL.fullmatch(word.lower()) is None
-    )
-    return is_word and not is_generic(word) and not names_task(f"{word} it") and not is_command(f"{word} it")
-
-
-def _is_thing(phrase: str, texts: Sequence[str]) -> bool:
-    """Return True if texts use a phrase as the name of a thing, not as a verb or adjective: "the app denied my card".
-
-    A verb stands behind "to", "not" or a pronoun, or before an article or pronoun. A word alone is a thing if no
-    further word follows, and it stands behind an article or preposition, has a capital inside a sentence, or opens a
-    label.
-    """
-    found = _find_uses(phrase, texts)
-    acts = sum(
-        _BEFORE_VERB.fullmatch(before) is not None or _BEHIND_VERB.fullmatch(after) is not None
-        for before, _, after in found
-    )
-    if 2 * acts >= len(found) > 0:
-        return False
-    if " " in phrase or not phrase.isalpha() or not phrase[1:].islower():
-        return True
-    named = 0
-    for before, own, after in found:
-        if after == ":":
-            named += not before
-        elif not after or not extract_terms(after):
-            named += _BEFORE_NOUN.fullmatch(before) is not None or (own[0].isupper() and before[:1].isalnum())
-    return named >= _NAMED * len(found) > 0
-
-
-def _find_uses(phrase: str, texts: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return the uses of a phrase as written, each with the word or bracket before it and the word or colon behind."""
-    uses = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE)
-    found: list[tuple[str, str, str]] = []
-    for text in texts:
-        for use in uses.finditer(text):
-            before = _WORD_BEFORE.search(text, max(0, use.start() - _WORD_CHARS), use.start())
-            after = _WORD_BEHIND.match(text, use.end())
-            found.append((before[1] if before else "", use[0], after[1] if after else ""))
-    return found
 
 
 def finish_statement(text: str, times: str = "") -> str:

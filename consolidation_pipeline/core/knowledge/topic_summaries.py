@@ -13,13 +13,7 @@ from itertools import chain, zip_longest
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.chunks import Apply, split_chunks
 from consolidation_pipeline.core.knowledge.compared_sentences import ask_once, knowing
-from consolidation_pipeline.core.knowledge.lesson_sentences import (
-    TO_TRY,
-    TRIED,
-    is_bug_report,
-    is_request,
-    read_lesson,
-)
+from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED, is_bug_report, is_request, read_lesson
 from consolidation_pipeline.core.knowledge.pattern_titles import names_told
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
@@ -32,9 +26,9 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
     drop_open_quotation,
     find_few_holders,
     finish_statement,
-    name_topic,
     tells_lesson,
 )
+from consolidation_pipeline.core.knowledge.topic_names import name_topic
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats

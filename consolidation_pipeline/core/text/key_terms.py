@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.language_loader import load_function_words
-from consolidation_pipeline.core.text.stems import stem
+from consolidation_pipeline.core.text.word_overlap import stem
 
 # Words, numbers, identifiers and paths: joined by signs between two letters or digits, never by white space.
 _TERM = re.compile(r"(?<![^\W_])[./$@~_]{0,2}\w[\w+#]*(?:(?:[._/:@'’-]+(?=[^\W_])|,(?=\d{3}(?!\d)))[\w+#]*)*(?:\(\))?")

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.text.stems import stem
-
+# Endings of English words.
+_ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|e)$")
+_DOUBLED = re.compile(r"(\w)\1$")
 # In scripts without spaces between words, each sign counts as a word.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _FUNCTION_WORDS = frozenset(
@@ -23,6 +24,14 @@ _FUNCTION_WORDS = frozenset(
 )
 # Pairs per block: 100,000 pairs of about 30 words take about 50 MB.
 _BLOCK = 100_000
+
+
+def stem(word: str) -> str:
+    """Return ``word``, in lower case, without its ending: ``enabled`` and ``enables`` become one."""
+    if word in ("uses", "used", "using"):
+        return "use"
+    bare = _DOUBLED.sub(r"\1", _ENDING.sub("", word))
+    return bare[:-1] + "i" if len(bare) > 3 and bare.endswith("y") else bare
 
 
 @dataclass(frozen=True, eq=False)

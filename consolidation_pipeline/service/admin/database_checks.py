@@ -19,13 +19,7 @@ from consolidation_pipeline.service.sources.connections import list_connected
 from consolidation_pipeline.service.sources.update import find_failing
 from consolidation_pipeline.service.webhooks.webhook_config import find_addresses, read_webhook
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import (
-    POOL_SIZE,
-    Engine,
-    check_schema,
-    connect_engine,
-    database_url,
-)
+from consolidation_pipeline.store.database.engine import POOL_SIZE, Engine, check_schema, connect_engine, database_url
 from consolidation_pipeline.store.database.inspection import (
     IndexStatus,
     ServerLoad,

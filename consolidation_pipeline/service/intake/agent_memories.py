@@ -36,11 +36,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows
-from consolidation_pipeline.store.memories.memories import (
-    FEEDBACK_PREFIX,
-    list_feedback,
-    load_memory,
-)
+from consolidation_pipeline.store.memories.memories import FEEDBACK_PREFIX, list_feedback, load_memory
 from consolidation_pipeline.store.memories.votes import has_rated, set_vote
 from consolidation_pipeline.store.projects import Project, get_project
 

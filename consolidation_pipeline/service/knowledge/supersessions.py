@@ -38,9 +38,6 @@ from consolidation_pipeline.store.knowledge.supersessions import (
 )
 from consolidation_pipeline.store.memories.memories import load_texts
 
-# Relations per transaction step.
-BATCH_ROWS = 10_000
-
 
 @dataclass(frozen=True)
 class SupersessionResult:

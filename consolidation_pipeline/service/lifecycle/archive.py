@@ -29,12 +29,7 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
-from consolidation_pipeline.store.memories.archive import (
-    ArchiveCandidates,
-    MemoryUpdate,
-    archive_rows,
-    find_archived,
-)
+from consolidation_pipeline.store.memories.archive import ArchiveCandidates, MemoryUpdate, archive_rows, find_archived
 from consolidation_pipeline.store.memories.memories import lock_rows
 from consolidation_pipeline.store.review.suggestions import supersede_stale
 

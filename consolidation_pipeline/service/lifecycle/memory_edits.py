@@ -1,4 +1,4 @@
-"""Edits and deletion of memories: through the ledger, with all that was derived from them, so that both can be undone.
+"""Edits of memories: through the ledger, with all that was derived from them, so that they can be undone.
 
 An edit of a raw memory's text or type is a revision. The ledger has the old text. What was derived from it goes out of
 use, its vector and hashes are made anew, and the next run derives the rest again.
@@ -6,8 +6,7 @@ use, its vector and hashes are made anew, and the next run derives the rest agai
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -15,42 +14,27 @@ from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.memories.memories import NewMemory, content_hash, invalid_field, normalized_hash
 from consolidation_pipeline.core.memories.row_parser import parse_memory
-from consolidation_pipeline.errors import ConflictError, ForbiddenError, NotFoundError, UsageError
-from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.scopes import NO_WALLS
-from consolidation_pipeline.service.lifecycle.manual_actions import (
-    MANUAL_REASON,
-    check_archive_reason,
-    find_archive_objection,
-    lock_checked_memories,
+from consolidation_pipeline.service.lifecycle.changed_memories import (
+    ANY_EDITOR,
+    Editor,
+    check_reasons,
+    find_all,
+    find_derived,
+    load_allowed,
+    tell_out_of_use,
 )
-from consolidation_pipeline.service.lifecycle.named_memories import check_reason, find_named
+from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.database.scope_keys import DELETED, REVISED
-from consolidation_pipeline.store.jobs.event_outbox import append_event
-from consolidation_pipeline.store.knowledge.quarantine import (
-    OwnedMemory,
-    Quarantine,
-    SuspectMemory,
-    WriterFilter,
-    list_affected,
-    list_hidden,
-    list_kept,
-    list_sources,
-    list_suspects,
-    write_quarantine,
-    write_revisions,
-)
+from consolidation_pipeline.store.database.scope_keys import REVISED
+from consolidation_pipeline.store.knowledge.quarantine import WriterFilter, list_suspects, write_revisions
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
-from consolidation_pipeline.store.memories.archive import MemoryUpdate, archive_rows, edit_rows, lock_memories
+from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows, lock_memories
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
-from consolidation_pipeline.store.memories.revisions import (
-    StoredRevision,
-    delete_groups_of,
-    load_revisions,
-)
+from consolidation_pipeline.store.memories.revisions import StoredRevision, delete_groups_of, load_revisions
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.sources.sources import find_mirrored
 
@@ -76,17 +60,6 @@ _IMPORTED = (*TEXT_COLUMNS, "memory_type", "tags", "files", "metadata", "languag
 
 
 @dataclass(frozen=True)
-class Editor:
-    """Limits of who edits or deletes.
-
-    ``writer``: only memories that this writer wrote; None = any. ``scope``: only memories of this scope; None = any.
-    """
-
-    writer: str | None = None
-    scope: str | None = None
-
-
-@dataclass(frozen=True)
 class MemoryEdit:
     """Result of an edit. ``changed``: names of the fields that are new; empty if nothing was to be changed.
 
@@ -100,20 +73,6 @@ class MemoryEdit:
     derived: Mapping[str, int]
     version: int
     group_id: UUID | None
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """Result of a deletion.
-
-    ``memories``: what was deleted, the sources of merged memories included. ``derived``: number of other rows by kind
-    that went out of use with them. A rollback of ``group_id`` brings all of it back.
-    """
-
-    project: str
-    memories: Sequence[UUID]
-    derived: Mapping[str, int]
-    group_id: UUID
 
 
 @dataclass(frozen=True)
@@ -132,7 +91,7 @@ def edit_memory(
     changed_by: str,
     reason: str | None = None,
     version: int | None = None,
-    editor: Editor = Editor(),
+    editor: Editor = ANY_EDITOR,
 ) -> MemoryEdit:
     """Change fields of a raw memory.
 
@@ -156,7 +115,7 @@ def edit_memory(
         ConflictError: It is archived or deleted, has another version, or copies its text from a connected store.
         ProjectBusyError: A run or a rollback holds the project.
     """
-    _check_reason(reason)
+    check_reasons(reason)
     unknown = sorted(set(fields) - set(EDITABLE))
     if unknown or not fields:
         what = f"{unknown[0]} cannot be edited" if unknown else "nothing is to be edited"
@@ -210,7 +169,7 @@ def revise_memories(
         {id_: read(memory) for id_, memory in revisions.items()},
         changed_by=changed_by,
         reason=reason,
-        editor=Editor(),
+        editor=ANY_EDITOR,
         mirrored=True,
     )
     return Revised(done.ids, done.group_id)
@@ -279,28 +238,12 @@ def _load_editable(
     connection: Connection, project: Project, ids: Sequence[UUID], editor: Editor
 ) -> dict[UUID, StoredRevision]:
     """Return the memories. Raise the errors of ``edit_memory`` that concern what may be edited."""
-    stored = _load_allowed(connection, project, ids, editor)
+    stored = load_allowed(connection, project, ids, editor)
     for id_ in ids:
         if stored[id_].is_deleted:
             raise ConflictError(f"memory {id_} is deleted or in quarantine: undo that first", (str(id_),))
         if stored[id_].is_archived:
             raise ConflictError(f"memory {id_} is archived: restore it first", (str(id_),))
-    return stored
-
-
-def _load_allowed(
-    connection: Connection, project: Project, ids: Sequence[UUID], editor: Editor
-) -> dict[UUID, StoredRevision]:
-    option = parse_options(project.config).scope
-    stored = load_revisions(connection, project.id, ids, scope=option)
-    for id_ in ids:
-        found = stored.get(id_)
-        if found is None or (editor.scope is not None and found.scope_key not in (None, editor.scope)):
-            raise NotFoundError(f"there is no memory {id_}")
-        if editor.writer is not None and found.writer != editor.writer:
-            raise ForbiddenError(
-                f"memory {id_} was written by another: an agent's key changes what it wrote, an admin any"
-            )
     return stored
 
 
@@ -339,117 +282,21 @@ def _revise(
     """Write memories with new texts or types, and take what was derived from them out of use; count that by kind."""
     if not revised:
         return {}
-    found = _load_affected(connection, author.project_id, revised)
+    suspects = list_suspects(connection, author.project_id, WriterFilter(ids=list(revised)))
+    found = find_derived(connection, author.project_id, suspects)
     words = f"{REVISED}{reason or MANUAL_REASON}"
     now = datetime.now(UTC)
     write_revisions(connection, author, found, rows, group_id=group_id, reason=words, now=now)
     delete_groups_of(connection, author.project_id, revised)
-    return _finish(connection, author, found, group_id)
-
-
-def _load_affected(connection: Connection, project_id: UUID, ids: Sequence[UUID]) -> Quarantine:
-    suspects = list_suspects(connection, project_id, WriterFilter(ids=list(ids)))
-    return _find_derived(connection, project_id, suspects)
-
-
-def _find_derived(
-    connection: Connection, project_id: UUID, suspects: Sequence[SuspectMemory], *, roots: Collection[UUID] = ()
-) -> Quarantine:
-    """Return what is derived from raw memories, and from consolidated ones (``roots``) that are gone already."""
-    ids = [memory.id for memory in suspects]
-    kept = [row for row in list_kept(connection, project_id, ids) if row.id not in roots]
-    affected = [row for row in list_affected(connection, project_id, [*roots, *ids], kept=kept) if row.id not in roots]
-    return Quarantine(suspects, affected, list_hidden(connection, affected, suspects), kept)
-
-
-def _finish(connection: Connection, author: Author, rows: Quarantine, group_id: UUID) -> dict[str, int]:
-    """Tell readers of the playbook that it changed; return the number of derived rows by kind."""
-    totals = dict(Counter(row.kind for row in rows.affected))
-    if "playbook" in totals:
-        payload = {"group_id": str(group_id), "out_of_use": totals["playbook"]}
-        append_event(connection, author.project_id, "playbook.changed", payload)
-    return totals
-
-
-def delete_memories(
-    engine: Engine,
-    ids: Iterable[UUID],
-    *,
-    changed_by: str,
-    reason: str | None = None,
-    editor: Editor = Editor(),
-) -> Deletion:
-    """Delete memories of one project, with everything that was derived from them, as one change that can be undone.
-
-    They are hidden at once, from search, context, playbook and the next runs. A merged memory is deleted with the
-    memories that it was made from. A pattern, principle, summary or profile is archived: it is not derived again from
-    the same memories, which stay. `erase_memories` removes for good.
-
-    Raises:
-        NotFoundError: There is no such memory, or it is of another scope.
-        ForbiddenError: Another writer wrote it, or the caller may not delete a consolidated memory.
-        UsageError: The memories are of several projects, or none is given.
-        ConflictError: A memory is deleted or in quarantine already, or superseded by another one.
-        ProjectBusyError: A run or a rollback holds the project.
-    """
-    _check_reason(reason)
-    distinct = list(dict.fromkeys(ids))
-    project, found = _find_all(engine, distinct)
-    derived_ids = [id_ for id_ in distinct if found[id_].kind not in ("raw", "merged")]
-    if editor != Editor() and any(found[id_].kind != "raw" for id_ in distinct):
-        raise ForbiddenError("consolidated memories are made from those of several writers: an admin deletes them")
-    group_id, author, now = uuid4(), Author(project.id, None, changed_by), datetime.now(UTC)
-    words = f"{DELETED}{reason or MANUAL_REASON}"
-    with hold_project(engine, project), engine.begin() as connection:
-        lock_active_keys(connection, [project.id])
-        merged = [id_ for id_ in distinct if found[id_].kind == "merged"]
-        raw = [id_ for id_ in distinct if found[id_].kind == "raw"]
-        _load_allowed(connection, project, raw, editor)
-        roots = _archive_derived(connection, author, derived_ids, group_id=group_id, reason=reason, now=now)
-        raw_ids = [*raw, *list_sources(connection, merged)]
-        suspects = list_suspects(connection, project.id, WriterFilter(ids=raw_ids)) if raw_ids else []
-        gone = sorted(set(raw) - {memory.id for memory in suspects})
-        if gone or (merged and not suspects):
-            first = (gone or merged)[0]
-            raise ConflictError(f"memory {first} is deleted or in quarantine already", (str(first),))
-        rows = _find_derived(connection, project.id, suspects, roots=roots)
-        write_quarantine(connection, author, rows, group_id=group_id, reason=words, now=now)
-        totals = _finish(connection, author, rows, group_id)
-    deleted = [*sorted(roots), *(memory.id for memory in suspects)]
-    return Deletion(project.slug, deleted, totals, group_id)
-
-
-def _archive_derived(
-    connection: Connection, author: Author, ids: Sequence[UUID], *, group_id: UUID, reason: str | None, now: datetime
-) -> set[UUID]:
-    """Archive patterns, principles, summaries and profiles by hand; return their ids."""
-    locked = lock_checked_memories(connection, ids, find_archive_objection)
-    words = reason or MANUAL_REASON
-    updates = [MemoryUpdate(memory.id, memory.version, group_id, words, words) for memory in locked]
-    if updates:
-        archive_rows(connection, author, "consolidated_memories", updates, at=now)
-    return set(ids)
-
-
-def _check_reason(reason: str | None) -> None:
-    check_reason(reason)
-    check_archive_reason(reason)
+    return tell_out_of_use(connection, author, found, group_id)
 
 
 def _find_project_of(engine: Engine, id: UUID) -> Project:
     """Return the project of a raw memory. Raise UsageError for a consolidated one."""
-    project, found = _find_all(engine, [id])
+    project, found = find_all(engine, [id])
     if (kind := found[id].kind) != "raw":
         raise UsageError(
             f"{id} is of kind {kind}, made from other memories: edit one of these (`consolidation lineage {id}` "
             "lists them), and the next run makes it again; or delete it"
         )
     return project
-
-
-def _find_all(engine: Engine, ids: Sequence[UUID]) -> tuple[Project, dict[UUID, OwnedMemory]]:
-    """Return memories by id, and their project."""
-    if not ids:
-        raise UsageError("name the memories: give at least one id")
-    with engine.connect() as connection:
-        return find_named(connection, ids)

@@ -31,12 +31,7 @@ from consolidation_pipeline.service.knowledge.patterns import PATTERN, list_patt
 from consolidation_pipeline.service.knowledge.principles import PRINCIPLE, group_patterns, read_patterns
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds, find_superseded_rows
 from consolidation_pipeline.service.knowledge.supersessions import forecast_replacements
-from consolidation_pipeline.service.knowledge.text_writers import (
-    AbstractionKind,
-    GroupDraft,
-    build_prompt,
-    write_texts,
-)
+from consolidation_pipeline.service.knowledge.text_writers import AbstractionKind, GroupDraft, build_prompt, write_texts
 from consolidation_pipeline.service.plan.plan_document import PlannedKnowledge
 from consolidation_pipeline.service.playbook.entries import load_promotion_inputs, with_source_texts
 from consolidation_pipeline.service.playbook.judgement import PromotionRules

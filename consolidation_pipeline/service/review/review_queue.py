@@ -13,7 +13,7 @@ from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
-from consolidation_pipeline.service.review.expected_text import check_expected, hash_text
+from consolidation_pipeline.service.review.expected_text import check_expected, short_hash
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.knowledge.abstractions import SEEN
@@ -136,7 +136,7 @@ def _describe_item(row: Row[Any]) -> dict[str, Any]:
         "confidence": row.confidence,
         "evidence_count": row.evidence,
         "content": row.content,
-        "text_hash": hash_text(row.content),
+        "text_hash": short_hash(row.content),
         "best_practices": details.get("best_practices", []),
         "gotchas": details.get("gotchas", []),
         "evidence": details.get("evidence", []),

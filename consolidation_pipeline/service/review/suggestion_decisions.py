@@ -19,11 +19,7 @@ from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.text.text_merge import MergedText, find_missing_literals
 from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.service.knowledge.merged_memories import (
-    PlannedMerge,
-    build_merged_columns,
-    find_retired,
-)
+from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge, build_merged_columns, find_retired
 from consolidation_pipeline.service.review.expected_text import check_expected
 from consolidation_pipeline.service.review.suggestion_queue import refill_queue
 from consolidation_pipeline.service.review.suggestion_texts import merge_originals, read_text

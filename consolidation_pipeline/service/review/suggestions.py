@@ -14,7 +14,7 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.review.expected_text import hash_text
+from consolidation_pipeline.service.review.expected_text import short_hash
 from consolidation_pipeline.service.review.suggestion_texts import read_text
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
@@ -276,7 +276,7 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
         similarity=row.similarity,
         content=row.suggested_content,
         lessons_learned=row.suggested_lessons_learned,
-        text_hash=hash_text(proposed),
+        text_hash=short_hash(proposed),
         keywords=tuple(row.suggested_keywords),
         rationale=row.rationale,
         originals=originals,

@@ -30,6 +30,7 @@ from consolidation_pipeline.logs import log_context
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_embedder, open_spend_ledger
 from consolidation_pipeline.service.runs.phases import EMBEDDING_PHASES, JUDGE_PHASES, LLM_PHASES
+from consolidation_pipeline.service.runs.progress import mark_progress, watching_progress
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.jobs import jobs
@@ -112,9 +113,7 @@ class ProjectRun:
         plan: Decisions to apply, and no others; None = decide by the data.
         trigger_type: manual, scheduled or threshold.
         span: Span of the run in a trace; parent of the spans of its phases.
-        longest: Longest seconds without a commit in a phase that was completed, and its name.
-        waited: Longest seconds without a commit in the phase that runs.
-        committed_at: Time of its last commit, or of its begin, by ``time.monotonic``.
+        longest: Most seconds without progress in a phase that was completed, and its name.
         model_slot: Returns for a phase the slot that it holds while it may call a paid model.
         unchanged: Job since which nothing has changed, so that its phases would do nothing again; None = there is none.
         compared: Vectors of the last graph update, kept for the phase that forms groups.
@@ -145,8 +144,6 @@ class ProjectRun:
     trigger_type: str = "manual"
     span: Any = None
     longest: tuple[float, str] = (0.0, "")
-    waited: float = 0.0
-    committed_at: float = 0.0
     model_slot: Callable[[str], AbstractContextManager[object]] = nullcontext
     unchanged: Row[Any] | None = None
     compared: ComparedVectors | None = None
@@ -228,11 +225,7 @@ class ProjectRun:
             yield connection
             # A run that takes over must end this job first. The row lock makes it wait for this commit.
             raise_if_ended(jobs.lock_job_status(connection, self.job_id), "nothing was written")
-        self._measure_wait()
-
-    def _measure_wait(self) -> None:
-        now = time.monotonic()
-        self.waited, self.committed_at = max(self.waited, now - self.committed_at), now
+        mark_progress()
 
     def reading(self) -> Connection:
         """Return a connection for reads, without a transaction around them: that would be two more round trips.
@@ -253,7 +246,7 @@ class ProjectRun:
         Raises:
             JobCancelledError: The job was cancelled; what it wrote stays.
             JobEndedError: This run lost its lock with its connection, and another run took over.
-            TimeLimitError: A phase took longer than ``timeout_seconds`` without a commit; no further phase begins.
+            TimeLimitError: A phase took longer than ``timeout_seconds`` without progress; no further phase begins.
         """
         slug, job = self.project.slug, str(self.job_id)
         attributes = {"consolidation.phase": name, tracing.MEMORY_STORE_ID: slug, tracing.JOB_ID: job}
@@ -267,11 +260,11 @@ class ProjectRun:
     @contextmanager
     def _record_phase(self, name: str) -> Iterator[PhaseResult]:
         result, began, spent, failing = PhaseResult(), time.monotonic(), self._sum_spending(), len(self.failing)
-        self.waited, self.committed_at = 0.0, began
         try:
             with self.model_slot(name) if self.may_call_model(name) else nullcontext():
                 self._check_may_start(name)
-                yield result
+                with watching_progress() as progress:
+                    yield result
         except JobCancelledError:
             self.cancelled = True
             raise
@@ -286,8 +279,7 @@ class ProjectRun:
             raise
         self.completed.append(name)
         seconds = time.monotonic() - began
-        self._measure_wait()
-        self.longest = max(self.longest, (self.waited, name))
+        self.longest = max(self.longest, (progress.longest, name))
         result.metrics |= self._describe_spending(spent) | _describe_failing(self.failing[failing:])
         numbers = {key: value for key, value in result.metrics.items() if isinstance(value, int | float)}
         tracing.set_attributes({f"consolidation.{key.replace('/', '.')}": value for key, value in numbers.items()})
@@ -309,7 +301,7 @@ class ProjectRun:
         seconds, phase = self.longest
         if seconds > limit:
             raise TimeLimitError(
-                f"not begun: {phase} has taken longer than timeout_seconds = {limit} to write anything; "
+                f"not begun: {phase} took longer than timeout_seconds = {limit} without progress; "
                 "the next run goes on from here, or set a higher limit"
             )
 

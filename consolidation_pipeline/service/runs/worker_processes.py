@@ -14,6 +14,7 @@ from traceback import format_exc
 from typing import TypeVar
 
 from consolidation_pipeline.service.runs.garbage_collection import collect_rarely
+from consolidation_pipeline.service.runs.progress import each_is_progress
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,7 +75,8 @@ def _prepare(_: int) -> None:
 def compute_in_order(function: Callable[[T], R], items: Iterable[T], *, memories: int) -> Iterator[R]:
     """Yield ``function(item)`` for each item, in order; the next ones are computed while the caller works on one.
 
-    With ``FEWEST_MEMORIES`` or more, as many processes compute as there are cores. They end by themselves.
+    With ``FEWEST_MEMORIES`` or more, as many processes compute as there are cores. They end by themselves. Each result
+    is progress of the phase that runs.
 
     Args:
         function: Pure. It and the items can be pickled.
@@ -83,10 +85,10 @@ def compute_in_order(function: Callable[[T], R], items: Iterable[T], *, memories
     fewest = _FEWEST_TO_SEND if _processes.are_running() else FEWEST_MEMORIES
     count = _count_processes() if memories >= fewest else 1
     if count == 1:
-        yield from map(function, items)
+        yield from each_is_progress(map(function, items))
         return
     try:
-        yield from _share(function, items, count)
+        yield from each_is_progress(_share(function, items, count))
     finally:
         _processes.used_at = monotonic()
 

@@ -19,12 +19,7 @@ from consolidation_pipeline.core.calibration.model_thresholds import find_profil
 from consolidation_pipeline.core.differences.language_detection import detect_configuration
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.search.match import compute_match, compute_word_shares
-from consolidation_pipeline.core.search.ranking import (
-    CANDIDATES_OF_HIT,
-    MIN_CANDIDATES,
-    MIN_INDEXED_CANDIDATES,
-    bm25,
-)
+from consolidation_pipeline.core.search.ranking import CANDIDATES_OF_HIT, MIN_CANDIDATES, MIN_INDEXED_CANDIDATES, bm25
 from consolidation_pipeline.core.search.recall import MIN_SIMILARITY
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.core.search.versions import place_newer_first
@@ -34,12 +29,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.query_vectors import embed_query, explain_missing_vectors
-from consolidation_pipeline.service.search.rank_fusion import (
-    FUSIONS,
-    RetrieverScores,
-    add_nearer,
-    fuse_scores,
-)
+from consolidation_pipeline.service.search.rank_fusion import FUSIONS, RetrieverScores, add_nearer, fuse_scores
 from consolidation_pipeline.service.search.versions import FoundVersions, find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine

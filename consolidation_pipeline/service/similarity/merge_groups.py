@@ -23,11 +23,7 @@ from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity.graph_nodes import (
-    content_keys,
-    scope_keys,
-    type_keys,
-)
+from consolidation_pipeline.service.similarity.graph_nodes import content_keys, scope_keys, type_keys
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links

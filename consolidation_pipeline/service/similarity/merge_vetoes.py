@@ -7,7 +7,6 @@ from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 
 from consolidation_pipeline.core.grouping.labels import Labels
 from consolidation_pipeline.core.id_prefixes import read_id
@@ -18,8 +17,6 @@ from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
 from consolidation_pipeline.store.similarity.similarity_graph import MERGE, TOPIC, Nodes
 
 VETO = "they would have been merged into one memory"
-
-Mask = npt.NDArray[np.bool_]
 
 
 def apply_vetoes(run: ProjectRun, contents: Contents) -> tuple[Contents, list[RefusedByTest]]:

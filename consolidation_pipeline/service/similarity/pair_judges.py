@@ -14,11 +14,7 @@ import numpy as np
 from consolidation_pipeline.core.chunks import split_by_scope
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.embed.cross_encoder import CrossEncoder, hash_model
-from consolidation_pipeline.errors import (
-    BudgetExhaustedError,
-    LLMError,
-    ModelUnavailableError,
-)
+from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompts import pair as pair_prompts
 from consolidation_pipeline.options import ConsolidationOptions, check_judge

@@ -9,11 +9,7 @@ import numpy.typing as npt
 
 from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits, concatenate_units, merge_units
 from consolidation_pipeline.core.vectors import find_positions
-from consolidation_pipeline.service.runs.archive_units import (
-    archives_memories,
-    load_archive_units,
-    select_upcoming,
-)
+from consolidation_pipeline.service.runs.archive_units import archives_memories, load_archive_units, select_upcoming
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import Units
 from consolidation_pipeline.store.database.engine import Connection

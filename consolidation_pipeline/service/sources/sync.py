@@ -25,7 +25,8 @@ from consolidation_pipeline.errors import InvalidMemoryError, UnrecordedWritesEr
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.intake.importer import choose_language
-from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
+from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import revise_memories
 from consolidation_pipeline.service.sources.erase import hash_row
 from consolidation_pipeline.service.sources.recovery import hold_source, recover_writes
 from consolidation_pipeline.service.sources.store_changes import PRESENT, read_changes

@@ -33,11 +33,7 @@ from consolidation_pipeline.service.sources.write_plan import (
 from consolidation_pipeline.service.sources.write_selection import select_named, select_unwritten
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline.store.sources.source_writes import (
-    end_write,
-    intend_write,
-    list_writes,
-)
+from consolidation_pipeline.store.sources.source_writes import end_write, intend_write, list_writes
 from consolidation_pipeline.store.sources.sources import Source, get_source
 
 # Rows that changed within this time are left alone: their program may still be at work on them.

@@ -19,11 +19,7 @@ from sqlalchemy import Connection, Engine
 
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.scopes import NO_WALLS
-from consolidation_pipeline.store.database.raw_connections import (
-    autocommit_connection,
-    execute_plain,
-    fetch_rows,
-)
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection, execute_plain, fetch_rows
 from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal

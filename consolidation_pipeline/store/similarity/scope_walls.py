@@ -13,12 +13,7 @@ from consolidation_pipeline.store.database.schema import consolidated_memories, 
 from consolidation_pipeline.store.database.scope_keys import DISSOLVED, has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
-from consolidation_pipeline.store.ledger.ledger_writer import (
-    Author,
-    Change,
-    check_constraints_at_end,
-    update_rows,
-)
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, check_constraints_at_end, update_rows
 
 
 class MisplacedMemory(NamedTuple):

@@ -9,11 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.supersession import Supersession, Writer
-from consolidation_pipeline.core.knowledge.supersession_search import (
-    DatedMemory,
-    FoundSupersession,
-    find_supersessions,
-)
+from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, FoundSupersession, find_supersessions
 from consolidation_pipeline.core.memories.memories import content_hash, normalized_hash
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_open_quotation, name_topic, tells_lesson
+from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_open_quotation, tells_lesson
+from consolidation_pipeline.core.knowledge.topic_names import name_topic
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 

@@ -6,12 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.search.words import (
-    WordFrequencies,
-    add_frequencies,
-    choose_groups,
-    count_texts,
-)
+from consolidation_pipeline.core.search.words import WordFrequencies, add_frequencies, choose_groups, count_texts
 
 KNOWN = WordFrequencies(100_000, {"test": 20_000, "code": 10_000, "loop": 1_000, "index": 400}, 100)
 

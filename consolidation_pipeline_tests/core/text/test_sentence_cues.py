@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.text.sentence_cues import (
-    is_advice,
-    is_choice,
-    is_failure,
-    is_sequence,
-    is_warning,
-)
+from consolidation_pipeline.core.text.sentence_cues import is_advice, is_choice, is_failure, is_sequence, is_warning
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,7 @@ from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences, unwrap
 from consolidation_pipeline.core.text.text_coverage import Statement
-from consolidation_pipeline.core.text.text_merge import (
-    MergedText,
-    find_missing_literals,
-    merge_capped,
-    merge_texts,
-)
+from consolidation_pipeline.core.text.text_merge import MergedText, find_missing_literals, merge_capped, merge_texts
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 VOCABULARY = """

@@ -15,12 +15,7 @@ from sqlalchemy import text
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
 from consolidation_pipeline.service.admin import erase
-from consolidation_pipeline.service.admin.erase import (
-    Certificate,
-    erase_memories,
-    format_certificate,
-    preview_erasure,
-)
+from consolidation_pipeline.service.admin.erase import Certificate, erase_memories, format_certificate, preview_erasure
 from consolidation_pipeline.service.intake.agent_memories import give_feedback
 from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory

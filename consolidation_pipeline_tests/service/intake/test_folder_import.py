@@ -11,7 +11,8 @@ import pytest
 
 from consolidation_pipeline.service.intake.importer import ImportResult, import_memories
 from consolidation_pipeline.service.intake.readers.rows import Remark
-from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
+from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from consolidation_pipeline.store.admin.asset_rows import find_model_failure
-from consolidation_pipeline_tests.openai_server import (
-    Behaviour,
-    OpenAIServer,
-    reply_with_error,
-    reply_with_text,
-)
+from consolidation_pipeline_tests.openai_server import Behaviour, OpenAIServer, reply_with_error, reply_with_text
 from consolidation_pipeline_tests.service.corpus import MIGRATIONS, NEAR_MISSES, WEBHOOKS, note, topic_notes
 from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import MODEL, PAIRS
 from consolidation_pipeline_tests.service.knowledge.test_summaries import hourly_notes

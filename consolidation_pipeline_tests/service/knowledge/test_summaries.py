@@ -17,7 +17,8 @@ from consolidation_pipeline.service.intake.exporter import export_memories
 from consolidation_pipeline.service.knowledge import summaries
 from consolidation_pipeline.service.knowledge.map_reduce import Condensed, Passage, reduce_passages
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult
-from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
+from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.undo.lineage import trace_memory

@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
+from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline

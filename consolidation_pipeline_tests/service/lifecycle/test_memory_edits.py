@@ -16,14 +16,9 @@ from consolidation_pipeline.errors import (
     ProjectBusyError,
     UsageError,
 )
-from consolidation_pipeline.service.lifecycle.memory_edits import (
-    Deletion,
-    Editor,
-    MemoryEdit,
-    delete_memories,
-    edit_memory,
-    revise_memories,
-)
+from consolidation_pipeline.service.lifecycle.changed_memories import Editor
+from consolidation_pipeline.service.lifecycle.memory_deletion import Deletion, delete_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import MemoryEdit, edit_memory, revise_memories
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEBHOOKS, reworded_notes, topic_notes

@@ -13,12 +13,7 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_manu
 from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
 from consolidation_pipeline.service.review.suggestions import Suggestion, list_suggestions
-from consolidation_pipeline_tests.openai_server import (
-    OpenAIServer,
-    change_numbers,
-    reply_with_error,
-    reply_with_json,
-)
+from consolidation_pipeline_tests.openai_server import OpenAIServer, change_numbers, reply_with_error, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
 from consolidation_pipeline_tests.service.knowledge.test_supersessions import dated
 from consolidation_pipeline_tests.service.model_replies import suggestion_reply

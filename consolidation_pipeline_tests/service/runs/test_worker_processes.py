@@ -13,11 +13,7 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.supersession import Writer
 from consolidation_pipeline.service.runs import garbage_collection, worker_processes
-from consolidation_pipeline.service.runs.worker_processes import (
-    FEWEST_MEMORIES,
-    compute_in_order,
-    start_processes,
-)
+from consolidation_pipeline.service.runs.worker_processes import FEWEST_MEMORIES, compute_in_order, start_processes
 from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find
 
 pytestmark = pytest.mark.usefixtures("two_cores")

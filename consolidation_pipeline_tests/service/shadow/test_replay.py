@@ -27,11 +27,7 @@ from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import connect_engine, with_driver
 from consolidation_pipeline.store.shadow.databases import drop_shadows, list_shadows
 from consolidation_pipeline_tests.database_pool import DatabasePool
-from consolidation_pipeline_tests.openai_server import (
-    client_environment,
-    openai_server,
-    reply_with_embeddings,
-)
+from consolidation_pipeline_tests.openai_server import client_environment, openai_server, reply_with_embeddings
 from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEBHOOKS, corpus, note, topic_notes
 from consolidation_pipeline_tests.service.model_replies import reply_to_any
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id

@@ -9,7 +9,8 @@ import pytest
 
 from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
-from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
+from consolidation_pipeline.service.lifecycle.memory_deletion import delete_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline.service.similarity import recall_answers, recall_gate, recall_rows
 from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.embedding import embed_memories

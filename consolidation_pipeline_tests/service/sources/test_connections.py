@@ -42,14 +42,7 @@ from consolidation_pipeline.service.sources.write_back import undo_writes, write
 from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
-from consolidation_pipeline_tests.service.sources.stores import (
-    LANGGRAPH,
-    NOTES,
-    Kind,
-    Store,
-    all_wordings,
-    row_id,
-)
+from consolidation_pipeline_tests.service.sources.stores import LANGGRAPH, NOTES, Kind, Store, all_wordings, row_id
 
 CONFIG = {"kind": "mem0", "url_env": URL_ENV}
 NOTES_CONFIG = {**NOTES.config, "url_env": URL_ENV}

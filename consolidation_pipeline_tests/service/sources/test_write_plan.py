@@ -13,12 +13,7 @@ from consolidation_pipeline.service.sources.connections import set_mode
 from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
-from consolidation_pipeline.service.sources.write_plan import (
-    PlannedWrite,
-    WritePlan,
-    describe_left_out,
-    plan_writes,
-)
+from consolidation_pipeline.service.sources.write_plan import PlannedWrite, WritePlan, describe_left_out, plan_writes
 from consolidation_pipeline_tests.database_pool import temporary_database
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import FOREIGN_VECTOR, SOURCE, consolidate, count_writes
