@@ -3,10 +3,11 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from consolidation_pipeline.core.differences.language import is_unspaced
+from consolidation_pipeline.core.differences.language import Language, is_unspaced
 from consolidation_pipeline.core.differences.language_loader import load_language
+from consolidation_pipeline.core.differences.phrase_order import is_rearranged
 from consolidation_pipeline.core.differences.reading import PATH, Reading, Token
 
 # Returns the cosine of the vectors of two words.
@@ -17,6 +18,7 @@ MIN_WORD_SIMILARITY = 0.65
 _FAMILY_LENGTH = 4
 # Texts with a smaller part of equal words have too little in common to look for similar ones.
 MIN_EQUAL = 0.4
+_FEW_WORDS = 3
 # Texts that both add details have this many words in common: "a fee for topping up" and "a limit to topping up": two.
 FEWEST_COMMON = 6
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
@@ -36,7 +38,7 @@ class Alignment:
     """
 
     def __init__(self, a: Reading, b: Reading, similarity: Similarity | None) -> None:
-        self.a, self.b = a.tokens, b.tokens
+        self.a, self.b, self.readings = a.tokens, b.tokens, (a, b)
         self.language = load_language(a.language or "en")
         self.similarity = similarity
         self.of_a: dict[int, int] = {}
@@ -44,6 +46,11 @@ class Alignment:
         self._align(a, b)
         self.left_a = [token for at, token in enumerate(self.a) if at not in self.of_a]
         self.left_b = [token for at, token in enumerate(self.b) if at not in self.of_b]
+
+    @cached_property
+    def is_rearranged(self) -> bool:
+        """True if the texts have the same phrases in another order that changes nothing."""
+        return is_rearranged(*self.readings, self.of_a, self.language)
 
     def _align(self, first: Reading, second: Reading) -> None:
         """Pair equal tokens, first in order, then anywhere; then words that may stand for each other."""
@@ -74,8 +81,8 @@ class Alignment:
                     self._pair(at, best)
         if first.partial and second.partial:
             self._pair_longer(first.partial, second.partial)
-        if len(self.of_a) >= MIN_EQUAL * min(len(a), len(b)):
-            if self.language.stemmer:
+        if has_enough(len(self.of_a), min(len(a), len(b)), self.language):
+            if self.language.compound_links:
                 self._pair_compounds(self.a, self.of_a, self.b, self.of_b)
                 self._pair_compounds(self.b, self.of_b, self.a, self.of_a)
             self._pair_similar_words()
@@ -112,7 +119,7 @@ class Alignment:
     def _join_words(self, first: Token, second: Token) -> set[str]:
         """Return the words that two words may be written as: "Drucker", "Treiber", or "Treiber für Drucker"."""
         one, other = first.text.lower(), second.text.lower()
-        if second.gap == "tight":
+        if second.gap == "tight" or (second.gap == "s" and self.language.has_late_focus):  # デプロイのスクリプト
             return {one + other}
         if second.governor in OF_COMPOUNDS or second.gap == "of":
             return {other + link + one for link in self.language.compound_links}
@@ -179,6 +186,14 @@ class Alignment:
 def _may_be_compound(token: Token) -> bool:
     """Return True for a word, and for the name of an error, which may be written as two words: SyntaxError."""
     return token.kind == "word" or (token.kind == "name" and _ERROR.fullmatch(token.text) is not None)
+
+
+def has_enough(equal: int, size: int, language: Language) -> bool:
+    """Return True if so many of the words of the shorter text are equal that others may be similar ones.
+
+    In scripts without blanks, many words are cues: texts of few others may have no equal ones.
+    """
+    return equal >= MIN_EQUAL * size or (not language.stemmer and size <= _FEW_WORDS)
 
 
 def _is_part(tokens: Sequence[Token], at: int, places: Mapping[int, int]) -> bool:

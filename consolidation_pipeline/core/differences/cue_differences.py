@@ -1,5 +1,6 @@
 """Differences of the cues of two texts: the words that change what is claimed, and where they stand."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from functools import cached_property
 from consolidation_pipeline.core.differences.alignment import Alignment
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import ONLY, may_be_subject
+from consolidation_pipeline.core.differences.phrase_order import TIMES
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 
 # A kind of difference and the words of each text.
@@ -20,6 +22,8 @@ _OPTIONAL_MARKERS = frozenset(
 _UNDONE = {
     *(("modality", pole) for pole in ("required", "advised", "missed")),
     ("tense", "future"),
+    ("tense", "will"),
+    ("tense", "soon"),
     ("request", "action"),
 }
 # Poles of a category that say the same in one place: "may park", "can park"; "once it is green", "when it is green".
@@ -35,6 +39,7 @@ _ALIKE = {
     ("modality", "possible", "uncertain"),
     ("quantity", "all", "any"),
     ("tense", "future", "habit"),
+    ("tense", "future", "will"),
     ("tense", "habit", "present"),
     ("marker", "if", "once"),
     ("marker", "after", "once"),
@@ -65,7 +70,10 @@ _ALIKE_CUES = {
     (("restriction", "contrast"), ("marker", "although")),
     (("restriction", "contrast"), ("contrast", "however")),
     (("restriction", "only"), ("filler", "just")),
+    (("tense", "will"), ("marker", "object")),
 }
+# The end of a Japanese verb before a noun.
+_PRENOMINAL = re.compile("[るたいうくすつぬぶむぐ](?=[\u30a1-\u30ff\u4e00-\u9fff])")
 # A clause that one text alone has is plain detail if it has at least this many tokens.
 _SMALLEST_CLAUSE = 2
 
@@ -142,12 +150,15 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         paired_b.add(j)
         if has_changed and not is_alike:
             yield ("added cue" if {x.pole, y.pole} <= _CLAUSES else "cue"), [x], [y]
-        elif _has_moved(one, i, other, j, language):
+        elif not alignment.is_rearranged and _has_moved(one, i, other, j, language):
             yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
     for i, j in _find_alike(one, paired_a, other, paired_b):
         paired_a.add(i)
         paired_b.add(j)
     yield from _find_other_adverbs(one, paired_a, other, paired_b)
+    if alignment.is_rearranged:
+        paired_a |= {i for i, cue in enumerate(a.cues) if cue.category == "voice"}
+        paired_b |= {j for j, cue in enumerate(b.cues) if cue.category == "voice"}
     for kind, words in _find_added(one, paired_a, other, language):
         yield kind, words, ()
     for kind, words in _find_added(other, paired_b, one, language):
@@ -190,6 +201,8 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return False
     if x.category == "polarity" and _denies_other_verb(one, x, other, y):
         return True
+    if language.has_late_focus and x.category in TIMES and _crosses_verb(one, x, other, y, language):
+        return True
     if x.category == "quantity" and _tells_part_of_other(one, x, other, y, language):
         return True
     is_adverb = x.category == "polarity" and {x.text.lower(), y.text.lower()} <= language.adverbial_negations
@@ -199,7 +212,80 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return bool(one.scopes[i] & other.scopes[j])
     # The clause that 先 opens may have no words but cues.
     has_words = bool(one.scopes[i]) and bool(other.scopes[j])
-    return not one.scopes[i] & other.scopes[j] and (has_words or x.category == "order")
+    if one.scopes[i] & other.scopes[j] or not (has_words or x.category == "order"):
+        return False
+    if language.stemmer:
+        return True
+    is_free = _stands_alike(one, x, other, y) or _is_free_time(one, x, other, y, language)
+    return not (is_free or _is_floated(one, x, other, y))
+
+
+def _stands_alike(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
+    """Return True if the same shared words stand before a cue of both texts, one of them beside it: a comma differs."""
+    (before, beside), (before_there, beside_there) = _find_sides(one, x, one.pairs), _find_sides(other, y, None)
+    return before == before_there and any(
+        here is not None and here == there for here, there in zip(beside, beside_there, strict=True)
+    )
+
+
+def _find_sides(
+    side: _Side, cue: Cue, pairs: Mapping[int, int] | None
+) -> tuple[set[int], tuple[int | None, int | None]]:
+    """Return the shared words before a cue, and those directly before and behind it, as positions in the second text.
+
+    Args:
+        pairs: Position in the second text of each shared word; None for the second text.
+    """
+    places = side.pairs if pairs is None else pairs
+    shared = {at: at if pairs is None else pairs[at] for at in places}
+    order = sorted(range(len(side.tokens)), key=lambda at: side.tokens[at].start)
+    before = [at for at in order if side.tokens[at].start < cue.start]
+    behind = order[len(before)] if len(before) < len(order) else -1
+    beside = shared.get(before[-1]) if before else None, shared.get(behind)
+    return {shared[at] for at in before if at in shared}, beside
+
+
+def _is_floated(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
+    """Return True if "all" stands on the other side of its noun, and nothing is denied: 航班全部取消, 所有航班取消."""
+    if (x.category, x.pole) != ("quantity", "all") or any(
+        cue.category == "polarity" for cue in (*one.cues, *other.cues)
+    ):
+        return False
+    beside, beside_there = _find_sides(one, x, one.pairs)[1], _find_sides(other, y, None)[1]
+    return any(here is not None and here == there for here, there in zip(beside, reversed(beside_there), strict=True))
+
+
+def _is_free_time(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if a time stands elsewhere in the clause: 周末公园人多, 公园周末人多, not in a phrase of a noun."""
+    is_usual = (x.category, x.pole) == ("quantity", "most")
+    if not (x.category in TIMES or is_usual) or any(
+        sum(cue.category == x.category for cue in side.cues) > 1 for side in (one, other)
+    ):
+        return False
+    return not any(
+        side.text[cue.start + len(cue.text) :].startswith(tuple(language.genitives))
+        for side, cue in ((one, x), (other, y))
+    ) and not _crosses_attribute(one, x, other, y, language)
+
+
+def _crosses_attribute(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if a time moved across a word of another clause or a genitive, or a verb before a noun."""
+    clauses = {word.clause for word in other.tokens}
+    crossed = _find_sides(one, x, one.pairs)[0] ^ _find_sides(other, y, None)[0]
+    is_far = len(clauses) > 1 + (y.clause not in clauses)
+    return bool(crossed) and (is_far or _crosses_verb(one, x, other, y, language))
+
+
+def _crosses_verb(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if a cue moved across a genitive, or a verb before a noun: 昨日届いた荷物, 届いた荷物を昨日."""
+    words = [other.tokens[at] for at in _find_sides(one, x, one.pairs)[0] ^ _find_sides(other, y, None)[0]]
+    if not words:
+        return False
+    start, end = min(word.start for word in words), max(word.start + len(word.text) for word in words)
+    between = other.text[start : end + 1]
+    if language.has_late_focus:
+        return _PRENOMINAL.search(between) is not None
+    return any(genitive in between for genitive in language.genitives)
 
 
 def _denies_other_verb(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:

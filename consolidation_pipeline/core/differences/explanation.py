@@ -8,10 +8,10 @@ from textwrap import shorten
 
 from consolidation_pipeline.core.differences.alignment import (
     FEWEST_COMMON,
-    MIN_EQUAL,
     Alignment,
     Similarity,
     find_longer,
+    has_enough,
 )
 from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.closer_values import find_closer_value
@@ -19,7 +19,7 @@ from consolidation_pipeline.core.differences.consequences import find_turned_con
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.exchanged_clauses import are_joined_anew, is_turned_in_time
 from consolidation_pipeline.core.differences.language import Language, split_words
-from consolidation_pipeline.core.differences.language_loader import load_function_words
+from consolidation_pipeline.core.differences.language_loader import load_function_words, load_language
 from consolidation_pipeline.core.differences.order import (
     find_exchange,
     find_new_side,
@@ -236,11 +236,12 @@ def _differ_in_capitals(a: Reading, b: Reading) -> bool:
 def _shares_too_little(a: Reading, b: Reading) -> bool:
     """Return True if so few tokens can be aligned that each text has words that may stand in the place of the other's.
 
-    Below ``MIN_EQUAL``, no similar words are aligned, and each text has more words alone than in common.
+    Below, no similar words are aligned, and each text has more words alone than in common.
     """
     shorter, longer = sorted((a, b), key=lambda one: len(one.tokens))
     equal = sum(key in longer.key_set for key in shorter.keys)
-    return equal + a.names + b.names + len(a.partial) < MIN_EQUAL * len(shorter.tokens)
+    language = load_language(a.language or "en")
+    return not has_enough(equal + a.names + b.names + len(a.partial), len(shorter.tokens), language)
 
 
 def _rank(reading: Reading) -> tuple[int, str]:
@@ -276,7 +277,7 @@ def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool
     """Yield the difference in the order of words, if there is one; ``is_brief``: only an exchange of two words."""
     if is_turned(a, b, alignment.of_a, alignment.language) or is_same_as_written(a, b, alignment.of_a):
         return
-    if are_joined_anew(a, b, alignment.of_a, alignment.language):
+    if alignment.is_rearranged or are_joined_anew(a, b, alignment.of_a, alignment.language):
         return
     if order := find_exchange(a.tokens, b.tokens):
         yield "exchange", *order

@@ -31,6 +31,8 @@ spans: Prepositions before a time that tell how long: "for an hour".
 attributes: Prepositions that tell of the noun before them: "the man with the key".
 cases: Articles of nouns, or particles = subject or object: der = "subject", den = "object".
 opposed_prepositions: Pairs of prepositions that tell other things of the same word: for, with.
+opposed_places, holders: Pairs of prepositions that tell other places of one thing that holds others: in, on a box.
+undoing: Verbs that undo what the verb before "and" tells: "rolled out and rolled back".
 amounts: Prepositions before a number = what it is: um = "change", auf = "result".
 sequence_words: Words by which clauses tell steps in their order: then.
 first_steps: Words that tell no more than one of these behind the first step: "open it first, then rinse it".
@@ -53,6 +55,8 @@ generic_articles: Articles before nouns that may stand for all of their kind: "l
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
 list_openers: Words before a list whose items may stand in any order: "buy eggs, milk and flour".
 ordering: Words of a text in which the order of a list counts: steps, first.
+habitual_articles: Articles before a day that is each such day: "le lundi".
+late_spans: Words that say nothing behind a time: "sieben Tage lang".
 list_references: Words that refer to the order of a list: the former, respectively.
 complementizers: Words that open what a clause before them tells of: "we were told that".
 closing_complementizers: Words that end what the verb behind them tells of: 満員だと聞いた.
@@ -87,6 +91,8 @@ final_verbs: Last signs of sentences = True if they tell of the past, in a langu
 possession: Forms of "have" or of what stands for it = True if they tell of the past.
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
+floating: Words that may stand on either side of a word in a script without blanks: 仓库的门上锁, 仓库门在晚上上锁.
+stem_verbs: Japanese verbs in their dictionary form, whose stems are read as one word.
 hyphened: Words with a hyphen that mean another thing without it: re-sign.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 times, time_adverbs: Nouns of time, which may stand anywhere in a clause after a word such as "every", and adverbs.
@@ -272,6 +278,9 @@ class Language(FunctionWords):
     ongoing: Mapping[str, str]
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
+    floating: frozenset[str]
+    habitual_articles: frozenset[str]
+    late_spans: frozenset[str]
     hyphened: frozenset[str]
     split_negations: Mapping[str, Mapping[str, str]]
     denying_verbs: frozenset[str]
@@ -304,6 +313,9 @@ class Language(FunctionWords):
     cases: Mapping[str, str]
     adverbial_negations: frozenset[str]
     opposed_prepositions: frozenset[frozenset[str]]
+    opposed_places: frozenset[frozenset[str]]
+    holders: frozenset[str]
+    undoing: frozenset[str]
     amounts: Mapping[str, str]
     owners: Mapping[str, str]
     sequence_words: frozenset[str]

@@ -11,6 +11,7 @@ from itertools import chain
 from threading import Lock
 from typing import Any, get_origin
 
+from consolidation_pipeline.core.differences.inflection import list_stems, name_passive
 from consolidation_pipeline.core.differences.language import (
     Clock,
     FunctionWords,
@@ -23,6 +24,8 @@ from consolidation_pipeline.core.differences.language import (
 from consolidation_pipeline.core.grouping.union_find import unite
 
 _PARTICIPLE = re.compile(r"ée?s?\Z")
+# Categories of cues that are no verbs with stems.
+_GRAMMAR = frozenset("polarity need quantity restriction bound modality stance tense order voice time".split())
 # Letters before an ending that has two spellings: "colour", not "hour".
 _SHORTEST_HEAD = 3
 
@@ -92,7 +95,8 @@ def load_language(code: str) -> Language:
     split = partial(_split_entry, function_words.elisions)
 
     # Phrases are words with blanks: "turn on" and "turn off" must not become "turn".
-    equal = [[" ".join(map(stem, split(entry))) for entry in group] for group in raw["synonyms"]["groups"]]
+    entries = [*raw["synonyms"]["groups"], *_list_verb_forms(raw.get("stem_verbs", ()))]
+    equal = [[" ".join(map(stem, split(entry))) for entry in group] for group in entries]
     synonyms = unite([sorted(group, key=lambda entry: " " in entry) for group in equal])
     alike = [[" ".join(map(stem, split(entry))) for entry in group.split(", ")] for group in lists["groups"]]
     groups: dict[str, set[int]] = {}
@@ -144,6 +148,9 @@ def load_language(code: str) -> Language:
         "opposites": {
             word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed
         },
+        "opposed_places": frozenset(map(frozenset, raw.get("opposed_places", ()))),
+        "holders": _read_keys(raw.get("holders", ()), stem, synonyms),
+        "undoing": _read_keys(raw.get("undoing", ()), stem, synonyms),
         "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
         "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
         "inversions": frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
@@ -159,12 +166,25 @@ def load_language(code: str) -> Language:
     return Language(**read, **rest)
 
 
+def _read_keys(entries: Sequence[str], stem: Callable[[str], str], synonyms: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys of words and phrases."""
+    stems = (" ".join(map(stem, split_words(entry))) for entry in entries)
+    return frozenset(synonyms.get(one, one) for one in stems)
+
+
+def _list_verb_forms(verbs: Sequence[str]) -> list[list[str]]:
+    """Return each Japanese verb with its stems, and the stems of passives, which are words apart."""
+    forms = [[verb, *list_stems(verb)] for verb in verbs]
+    return [*forms, *([passive] for verb in verbs if (passive := name_passive(verb)))]
+
+
 # Keys of a file that are read by name.
 _READ_KEYS = frozenset(
     (
         *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
         *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
-        *("comparisons", "times", "faults", "past_endings", "opposed_prepositions"),
+        *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
+        *("undoing", "stem_verbs"),
     )
 )
 # Type of a field = what makes it of the value in a file.
@@ -189,6 +209,10 @@ def _read_phrases(raw: Mapping[str, Any], split: Callable[[str], tuple[str, ...]
         for pole, entries in poles.items():
             for entry in entries:
                 phrases[split(entry)] = Phrase("cue", category, pole)
+    for words, phrase in list(phrases.items()) if raw.get("stem_verbs") else ():
+        if phrase.role == "cue" and phrase.key not in _GRAMMAR:
+            for form in list_stems("".join(words)):
+                phrases.setdefault(split(form), phrase)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
     return phrases

@@ -425,6 +425,8 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
     if has_exchanged and changed[1] - changed[0] == 1 and _is_only(a, changed):
         return None
+    if has_exchanged and changed[1] - changed[0] == 1 and _is_time_beside(a, changed, language):
+        return None
     if has_exchanged and changed[1] - changed[0] == 1 and _are_free([a.frame[at] for at in changed], language):
         return None
     if (
@@ -445,6 +447,13 @@ def _is_only(a: Reading, changed: Sequence[int]) -> bool:
     return ONLY in words and len(tokens) == 1 and not may_be_subject(tokens[0], a.tokens, a.frame)
 
 
+def _is_time_beside(a: Reading, changed: Sequence[int], language: Language) -> bool:
+    """Return True if a time and a function word changed places: 他去年, 去年他."""
+    entries = [a.frame[at] for at in changed]
+    times = [token for token in a.tokens if token.place in entries and token.text in language.time_adverbs]
+    return len(times) == 1 and "other  " in entries and not language.stemmer
+
+
 def _are_free(entries: Sequence[int | str], language: Language) -> bool:
     """Return True if one of two words may stand on either side of the other one: 要先, 先要; 忘了加油, 忘记加油了.
 
@@ -454,7 +463,10 @@ def _are_free(entries: Sequence[int | str], language: Language) -> bool:
     if language.stemmer or not words:
         return False
     claims = {word for entry in words for word in entry.split()[1:2]}
-    is_plain = len(words) == len(entries) and claims.isdisjoint(("polarity", "quantity", "restriction"))
+    if "other quantity all" in words and "polarity" not in claims:  # 航班全部取消, 所有航班取消
+        return True
+    fixed = {"quantity", "restriction", *(() if language.has_late_focus else ("polarity",))}
+    is_plain = len(words) == len(entries) and claims.isdisjoint(fixed)
     return f"{DONE}  " in words or ("other  " in words and is_plain)
 
 

@@ -7,6 +7,8 @@ from consolidation_pipeline.core.differences.lexer import Piece
 
 # Words of a label with a comma before its last one.
 _LONGEST_LABEL = 8
+# Signs of a word that may end inside of another one, in a script without blanks.
+_LONGEST_OVERLAP = 2
 
 
 class PhraseMatcher:
@@ -35,6 +37,18 @@ class PhraseMatcher:
             is_name = (size == 1 and self._is_acronym(pieces[at].text)) or self._is_letter(pieces, at)
             return (1, None) if is_name else (size, found)
         return size, found
+
+    def ends_in_longer(self, pieces: Sequence[Piece], at: int, size: int) -> bool:
+        """Return True if a word of two signs overlaps with a longer one: 前|提交, not 前提|交, and 十|分钟."""
+        end, language = at + size, self.language
+        if size > _LONGEST_OVERLAP or end >= len(pieces) or pieces[end].kind != "word":
+            return False
+        first, last = pieces[at].lower, pieces[end].lower
+        is_known = (first,) in language.phrases or first in language.numbers
+        if not is_known or (last,) in language.phrases or last in language.groups:
+            return False
+        length, meaning = self.match(pieces, at + 1)
+        return meaning is not None and at + 1 + length > end
 
     def _is_month(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True for a name of the calendar with a capital inside of a sentence: "in May"."""

@@ -27,6 +27,7 @@ from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher
 from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
 from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
+from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
@@ -84,7 +85,8 @@ class _Reader:
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
-        pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
+        pieces = rewrite(list(split_pieces(self.text, language)), language)
+        pieces = join_times(pieces, language, self.text)
         pieces = unify_connectives(drop_remarks(pieces, language), language)
         pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
@@ -167,7 +169,11 @@ class _Reader:
         """As ``match`` of the phrases, for words whose meaning depends on those beside them."""
         size, meaning = self.phrases.match(pieces, at)
         language, word = self.language, pieces[at].lower
+        if size > 1 and is_unspaced(word) and self.phrases.ends_in_longer(pieces, at, size):
+            return 1, language.phrases.get((word,))
         if word in language.participle_prepositions and self.tokens and not self.words_before:
+            return 1, Phrase("light")
+        if word in language.late_spans and self.tokens and _DURATION.fullmatch(self.tokens[-1].key):
             return 1, Phrase("light")
         if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
             return 1, Phrase("cue", "tense", "past")
@@ -271,7 +277,7 @@ class _Reader:
         language, last = self.language, pieces[end - 1].lower
         meaning = language.phrases.get((last,))
         if meaning and (meaning.key, meaning.pole) == ("bound", "about"):
-            return self._counts(pieces, end)
+            return self._counts(pieces, end) and bool(language.stemmer)
         is_both = language.has_prefixes and last in language.particles and last in language.prepositions
         return is_both and end < len(pieces) and pieces[end].lower in language.determiners
 
@@ -335,6 +341,8 @@ class _Reader:
         """Take note of a preposition or marker, which governs the tokens up to the end of the noun phrase."""
         word = words[-1].lower
         language = self.language
+        if meaning.role == "light" and is_unspaced(word) and word in language.done:  # 迁移到了
+            return
         if word in language.demonstratives:
             self.pointed = len(self.tokens)
         if word in language.date_articles:
@@ -352,8 +360,8 @@ class _Reader:
     def _widen_gap(self, words: Sequence[Piece], meaning: Phrase) -> None:
         """Take note of what stands between two tokens."""
         last, language = words[-1].lower, self.language
-        size = 1 if is_unspaced(last) else len(words)  # 前 is 之前
-        self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * size
+        size, word = (1, "".join(piece.lower for piece in words)) if is_unspaced(last) else (len(words), last)
+        self.frame += [f"{self._classify(word, meaning)} {meaning.key} {meaning.pole}"] * size  # 前 is 之前
         is_link = last in language.prepositions or last in language.participle_prepositions
         self.conjunct += last in language.coordinators
         if meaning.role == "marker" or (is_link and last not in language.genitives):
@@ -368,7 +376,11 @@ class _Reader:
         """Return the class of a function word, of which another one may stand in its place."""
         if word in self.language.light_verbs:
             return f"{VERB}{self.language.read_word(word)}"
-        if meaning.role == "light" and is_unspaced(word) and word in self.language.done:
+        if (
+            meaning.role == "light"
+            and (word in self.language.done or word in self.language.floating)
+            and is_unspaced(word)
+        ):
             return DONE
         if meaning.role == "cue":
             return "cue" if meaning.key != "quantity" else "other"
@@ -440,7 +452,9 @@ class _Reader:
         ):
             key = day
             is_plural = lower not in language.calendar and lower.endswith("s")
-            is_plural |= at > 0 and pieces[at - 1].lower in language.generic_articles  # "los viernes"
+            is_plural |= at > 0 and pieces[at - 1].lower in (
+                language.generic_articles | language.habitual_articles  # "los viernes"
+            )
             if is_plural and not self._has_quantity():  # "on Mondays" may be every Monday
                 self.cues.append(Cue(piece.text, "quantity", "any", len(self.tokens), self.clause, piece.start))
         elif _is_name(piece.text, is_first, language.has_noun_capitals) or self._is_used_as_name(pieces, at):
@@ -477,7 +491,8 @@ class _Reader:
 
     def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
         governor = self.governor
-        if is_time := self.is_adverb or (not governor and self._is_time(pieces[-1].lower, key)):
+        word = " ".join(piece.lower for piece in pieces) if is_phrase else pieces[-1].lower
+        if is_time := self.is_adverb or (not governor and self._is_time(word, key)):
             governor, self.gap, self.is_adverb = "time", "link", False
         where = self.clause, self.segment, self.conjunct, self.phrase, governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "loose" if is_time else "tight"

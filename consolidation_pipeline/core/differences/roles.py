@@ -14,7 +14,22 @@ _TIME = re.compile(r"date:.*|days-\d+|months-\d+|number:[\d.]+ (?:s|min|h|d|mont
 # Classes of markers that no other preposition stands for before a time.
 _BOUNDS = frozenset(("by", "from", "above"))
 # A particle, behind a title: 田中さんが.
-_PARTICLE = re.compile("(?:さん|様|君|くん|ちゃん|氏)?(より|[がをに])")
+_PARTICLE = re.compile("(?:さん|様|君|くん|ちゃん|氏)?(より|によって|により|[がを]|に(?!よる|ついて|関|対))")
+# Persons, who may be able to do something themselves.
+_PERSON = re.compile("(?:[者人客員様君彼女私親母父娘妻夫師犬猫社課部]|さん|ユーザー?|息子|子供|生徒|学生|先生|チーム)$")
+# What is possible, liked or wanted, behind its particle.
+_FELT = re.compile(
+    "[がを](?:[^、。がをはにで]{0,6}?(?:でき|出来|られ(?:な|ま|る)|好き|嫌い|怖|こわ|欲し|ほし|必要|苦手|得意|分か|わか|見え|聞こえ|たい)"
+    "|[使書読話買飲乗歩泳送直消押戻取移試選運頼扱][えけげせてねべめれ][なまる])"
+)
+_LONGEST_VERB = 12
+_PASSIVE = re.compile("[されかわたまらばが]れ(?:る|て|た|ま)")
+_FAILS = re.compile("[がに](?:失敗|成功|合格)")
+# Verbs of which one tells what changes, and one what somebody changes: 変わる, 変える.
+_CHANGES = re.compile("が([\u4e00-\u9fff]+つ?)[わまかがさ][るっりら]")
+_CHANGED = re.compile("を([\u4e00-\u9fff]+つ?)[えめけげせ][るたてまなら]")
+# A verb in the passive.
+_DONE_TO = re.compile("[がを][^、。がをはに]{0,8}?(?:れ|られ)[るてたま]")
 # Characters before a word among which its article or preposition is.
 _LONGEST_ARTICLE = 16
 # Classes of markers of which one is the way back of the other.
@@ -59,6 +74,7 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
     one, other = a.tokens[at], b.tokens[places[at]]
     return (
         frozenset((one.governor, other.governor)) in language.opposed_prepositions
+        or _differ_in_place(one, other, language)
         or ({one.governor, other.governor} == _DIRECTIONS and len(a.frame) == len(b.frame))
         or _differ_in_time(one, other, language)
         or _differ_in_amount(one, other, language)
@@ -116,6 +132,11 @@ def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
         return False
     spans = governors & language.spans
     return not governors.isdisjoint(_BOUNDS) or (len(spans) == 1 and governors - spans <= language.prepositions)
+
+
+def _differ_in_place(one: Token, other: Token, language: Language) -> bool:
+    """Return True if a thing holds another one in another place: "in the box", "on the box"."""
+    return one.key in language.holders and frozenset((one.governor, other.governor)) in language.opposed_places
 
 
 def _differ_in_amount(one: Token, other: Token, language: Language) -> bool:
@@ -323,6 +344,12 @@ def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language:
     changed: dict[tuple[str, str], int] = {}
     for at, there in places.items() if language.cases else ():
         cases = _find_case(a, a.tokens[at], language), _find_case(b, b.tokens[there], language)
+        if {*cases} == {"subject", "agent"} and (_PASSIVE.search(a.source) is None) != (
+            _PASSIVE.search(b.source) is None
+        ):
+            continue  # 部が作成した, 部によって作成された
+        if language.has_late_focus and _have_one_role((a, a.tokens[at]), (b, b.tokens[there])):
+            continue
         is_same_form = len(a.frame) == len(b.frame) or "relative" in cases[0] + cases[1]
         is_known = all(cases) and (language.has_late_focus or is_same_form)
         if cases[0] != cases[1] and (is_known or "than" in cases):
@@ -337,10 +364,32 @@ def _find_case(reading: Reading, word: Token, language: Language) -> str:
     """Return the case of a word by its article, relative pronoun or particle, "" = not known."""
     if language.has_late_focus:
         found = _PARTICLE.match(reading.source, word.start + len(word.text))
+        if found and found[1] == "より" and word.kind == "value":  # 10MBより大きい
+            return ""
         return language.cases.get(found[1], "") if found else ""
     found = _match_before(reading.source, word)
     case = language.cases.get(found[1].lower(), "") if found else ""
     return f"relative {case}" if case and found and reading.source[: found.start()].rstrip().endswith(",") else case
+
+
+def _have_one_role(one: tuple[Reading, Token], other: tuple[Reading, Token]) -> bool:
+    """Return True if が in one text marks what を does in the other: 番号が変わる, 番号を変える; 費用が含まれる."""
+    if _is_felt(*one) and _is_felt(*other):
+        return True
+    if all(_FAILS.match(reading.source, word.start + len(word.text)) for reading, word in (one, other)):
+        return True
+    behind = sorted(reading.source[word.start + len(word.text) :][:_LONGEST_VERB] for reading, word in (one, other))
+    if not (behind[0].startswith("が") and behind[1].startswith("を")):
+        return False
+    changes, changed = _CHANGES.match(behind[0]), _CHANGED.match(behind[1])
+    is_change = changes is not None and changed is not None and changes[1] == changed[1]
+    return is_change or (_DONE_TO.match(behind[0]) is not None and _DONE_TO.match(behind[1]) is None)
+
+
+def _is_felt(reading: Reading, word: Token) -> bool:
+    """Return True if が marks what is possible, liked or wanted, as を does: 卵が食べられない, 英語が好き."""
+    end = word.start + len(word.text)
+    return not _PERSON.search(word.text) and _FELT.match(reading.source, end) is not None
 
 
 def _match_before(text: str, word: Token) -> re.Match[str] | None:

@@ -11,7 +11,7 @@ from consolidation_pipeline.core.differences.cue_differences import Finding
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
 from consolidation_pipeline.core.differences.order import Reordered, find_new_sequence, find_new_subject, find_replaced
-from consolidation_pipeline.core.differences.reading import Reading
+from consolidation_pipeline.core.differences.reading import Reading, Token
 from consolidation_pipeline.core.differences.reports import find_new_frame
 from consolidation_pipeline.core.differences.restrictions import find_restriction
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
@@ -32,6 +32,8 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
     if words := find_new_step(a, b, of_a) or find_new_sequence(a, b, language):
         yield "order", *words
     for kind, find in _OF_BOTH:
+        if alignment.is_rearranged and find in _OF_ORDER:
+            continue
         if words := find(a, b, of_a, language):
             yield kind, *words
     for kind, find in _OF_ONE:
@@ -41,6 +43,8 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
             yield kind, *words[::-1]
     if any(word.replace("-", "") in there for word, there in _list_hyphened(a, b, language)):
         yield "word", list(alignment.a), list(alignment.b)
+    if undoing := [token for token in (*alignment.left_a, *alignment.left_b) if _undoes(token, alignment)]:
+        yield "word", *((undoing, []) if undoing[0] in alignment.left_a else ([], undoing))
     if any(token.text.lower() in language.causatives for token in (*alignment.left_a, *alignment.left_b)):
         yield "word", alignment.left_a, alignment.left_b
     if words := _find_new_quotation(a, b, alignment):
@@ -58,6 +62,14 @@ def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple
     """Yield the words of one text alone that mean another thing without their hyphen, and the words of the other."""
     for one, other in ((a, b), (b, a)):
         yield from ((word, other.words) for word in (one.words - other.words) & language.hyphened)
+
+
+def _undoes(token: Token, alignment: Alignment) -> bool:
+    """Return True if one text adds that what both tell was undone: "rolled out and rolled back"."""
+    if token.gap != "and":
+        return False
+    keys = {one.key for one in (*alignment.a, *alignment.b)}
+    return token.key in alignment.language.undoing or bool(alignment.language.opposites.get(token.key, set()) & keys)
 
 
 def _find_new_article(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
@@ -97,6 +109,8 @@ _OF_BOTH: tuple[tuple[str, Find], ...] = (
     ("word", _find_new_article),
     ("order", find_turned_consequence),
 )
+# What phrases in another order explain.
+_OF_ORDER = (find_replaced, find_new_place, find_new_role)
 _OF_ONE: tuple[tuple[str, Find], ...] = (
     ("order", find_new_subject),
     ("word", find_new_rate),

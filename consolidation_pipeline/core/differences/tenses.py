@@ -11,6 +11,10 @@ from consolidation_pipeline.core.differences.verb_times import tell_time
 # Text before the first word of a sentence, maybe with the mark of a list.
 _OPENING = re.compile(r"(?:^|[.!?:;\n])[\s\W]*(?:\d{1,2}[.)]\s*)?$")
 _MOST_BEFORE = 12
+# It tells no time: 送信済みです.
+_COPULA = "です"
+# What lasts since it was done.
+_STATE = re.compile("(?:完了|終了|停止|故障|到着|失効|確定|決定|閉店)して(?:いる|います|おります)$")
 # What is between two sentences without blanks.
 _CLOSED = re.compile(r"[\s。．！？!?]+")
 
@@ -71,7 +75,10 @@ def _had_to(reading: Reading, language: Language) -> set[bool]:
 
 def _goes_on(reading: Reading, other: Reading, language: Language) -> bool:
     """Return True if what a text tells is going on, and the other one does not say so."""
-    return any(word in reading.source and rest not in other.source for word, rest in language.ongoing.items())
+    return any(
+        word in reading.source and not any(part in other.source for part in rest.split())
+        for word, rest in language.ongoing.items()
+    )
 
 
 def _ended(reading: Reading, language: Language) -> set[bool]:
@@ -79,8 +86,9 @@ def _ended(reading: Reading, language: Language) -> set[bool]:
     if not language.final_verbs or any(fault in reading.source for fault in language.faults):
         return set()
     sentences = (_cut_closing(sentence, language) for sentence in _CLOSED.split(reading.source))
-    ends = (sentence[-1] for sentence in sentences if sentence)
-    return {language.final_verbs[end] for end in ends if end in language.final_verbs}
+    ends = (sentence[-1] for sentence in sentences if sentence and not sentence.endswith(_COPULA))
+    found = {language.final_verbs[end] for end in ends if end in language.final_verbs}
+    return {True} if found and _STATE.search(reading.source.rstrip("。.")) else found
 
 
 def _cut_closing(sentence: str, language: Language) -> str:

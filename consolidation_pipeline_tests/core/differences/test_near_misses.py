@@ -6,6 +6,7 @@ import pytest
 
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.embed.local import word_similarity
+from consolidation_pipeline_tests.core.differences.light_edits import LIGHT_EDITS
 from consolidation_pipeline_tests.core.differences.near_misses import (
     NEAR_MISSES,
     PAIRS,
@@ -20,6 +21,12 @@ def test_near_miss_may_not_merge(a: str, b: str) -> None:
         explanation = explain(a, b, similarity)
         assert not explanation.may_merge
         assert explanation.list_obstacles()
+
+
+@pytest.mark.parametrize(("a", "b"), LIGHT_EDITS)
+def test_light_edit_may_merge(a: str, b: str) -> None:
+    assert explain(a, b).may_merge, explain(a, b)
+    assert explain(b, a).may_merge
 
 
 @pytest.mark.parametrize(("a", "b"), PROVEN_REWORDINGS)
