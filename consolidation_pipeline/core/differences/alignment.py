@@ -82,7 +82,7 @@ class Alignment:
         if first.partial and second.partial:
             self._pair_longer(first.partial, second.partial)
         if has_enough(len(self.of_a), min(len(a), len(b)), self.language):
-            if self.language.compound_links:
+            if self.language.stemmer or self.language.compound_links:
                 self._pair_compounds(self.a, self.of_a, self.b, self.of_b)
                 self._pair_compounds(self.b, self.of_b, self.a, self.of_a)
             self._pair_similar_words()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.differences.explanation import PROOFS, explain
 from consolidation_pipeline.core.differences.language import LATIN, Language, split_words
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reader import read
@@ -13,10 +13,12 @@ from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
+_AGAIN = ("order", "again")
 # Cues that a merge may lose but a claim may not: "accepts cards again", "will move", "rehearses above the crypt".
 _TOLD = {
     *(("tense", pole) for pole in ("future", "still", "unreal", "former")),
-    *(("order", pole) for pole in ("last", "final", "again", "later")),
+    _AGAIN,
+    *(("order", pole) for pole in ("last", "final", "later")),
 }
 # Places that are no others: "above the crypt" is not "in the crypt", whichever text has it.
 _PLACES = {("marker", pole) for pole in ("above", "below", "against", "between")}
@@ -55,10 +57,13 @@ def _split(text: str) -> list[str]:
 
 
 def _contains(sentence: str, claim: str, in_full: bool) -> bool:
-    explanation = explain(sentence, claim)
-    if not explanation.may_merge or any(difference.b for difference in explanation.differences):
+    said, asked = read(sentence), read(claim)
+    # What is so again is so: ``_leaves_out`` tells which of both texts needs the word.
+    again = {cue.text for cue in (*said.cues, *asked.cues) if (cue.category, cue.pole) == _AGAIN}
+    found = [one for one in explain(sentence, claim).differences if (one.a or one.b) not in again]
+    if any(one.b or PROOFS[one.kind] != "contains" for one in found):
         return False
-    return not (in_full and _leaves_out(read(sentence), read(claim)))
+    return not (in_full and _leaves_out(said, asked))
 
 
 def _leaves_out(said: Reading, claim: Reading) -> bool:

@@ -81,9 +81,9 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
             "The key belongs to Bob (12 May 2026; before: Alice).",
         ),
         (
-            "Er läuft 5 Minuten lang.",
-            "Er läuft 9 Minuten lang.",
-            "Er läuft 9 Minuten ({notiert}; vorher 5 Minuten) lang.",
+            "Der Test läuft 5 Minuten lang.",
+            "Der Test läuft 9 Minuten lang.",
+            "Der Test läuft 9 Minuten ({notiert}; vorher 5 Minuten) lang.",
         ),
     ],
 )
