@@ -334,7 +334,7 @@ def check_rules(client: Client) -> None:
 
     def poll() -> None:
         with client.engine.connect().execution_options(isolation_level="REPEATABLE READ") as moment:
-            broken = find_violations(moment, get_project(moment, slug).id, AT_ANY_TIME.values())
+            broken = find_violations(moment, get_project(moment, slug).id, AT_ANY_TIME)
         if broken:
             client.log("broken", slug=slug, times=len(broken), first=broken[0])
 

@@ -53,7 +53,7 @@ def find_faults(pipeline: Pipeline, timeline: list[dict[str, Any]], delivered_id
     yield from (f"{line['slug']}, during the run: {line}" for line in timeline if line["what"] == "broken")
     for slug in SLUGS:
         with pipeline.engine.connect() as connection:
-            rules = [*AT_ANY_TIME.values(), *AFTER_A_RUN.values()]
+            rules = [*AT_ANY_TIME, *AFTER_A_RUN]
             yield from (f"{slug}: {found}" for found in find_violations(connection, pipeline.project(slug).id, rules))
         yield from _find_lost_or_duplicated(pipeline, slug, timeline)
     yield from _find_leftovers(pipeline)

@@ -373,7 +373,7 @@ class ProjectMachine(RuleBasedStateMachine):
         changed_rows = find_differences(self.state, before)
         foreign = [key for key in changed_rows if (self.state.get(key) or before[key]).get("project_id") != project]
         assert not foreign, foreign
-        finders = [*(AT_ANY_TIME.values() if changed_rows else ()), *(AFTER_A_RUN.values() if after_run else ())]
+        finders = [*(AT_ANY_TIME if changed_rows else ()), *(AFTER_A_RUN if after_run else ())]
         with self.pipeline.engine.connect() as connection:
             broken = find_violations(connection, self.ids[slug], finders)
         assert not broken, broken
