@@ -158,6 +158,13 @@ def contradicts_itself(text: str) -> bool:
     return bool(find_disputes(list_statements([text], [None])))
 
 
+def say_other_things(one: str, other: str) -> bool:
+    """Return True if two texts claim different things of one matter."""
+    statements = list_statements([one, other], [None, None])
+    units = ({statements[at].unit for at in (found.rule, *found.others)} for found in find_disputes(statements))
+    return any(len(told) > 1 for told in units)
+
+
 def _group_matters(statements: Sequence[Statement], language: str | None) -> list[list[_Sentence]]:
     """Group the sentences that agree with, or dispute, the first one of their group. ``language``: of all."""
     forms = defaultdict[tuple[str, str], list[int]](list)

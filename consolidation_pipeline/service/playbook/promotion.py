@@ -10,6 +10,7 @@ from uuid import UUID
 import numpy as np
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
+from consolidation_pipeline.core.knowledge.disputes import say_other_things
 from consolidation_pipeline.core.knowledge.playbook import compute_priority, find_category
 from consolidation_pipeline.core.knowledge.quality_gates import (
     ENTRY_REVIEW_FROM,
@@ -92,7 +93,8 @@ def draft_entries(slug: str, inputs: PromotionInputs, rules: PromotionRules) -> 
        a person set its status last.
     3. The other candidates are compared with the entries one by one: those of a model first, principles before
        patterns, then by confidence, evidence and id. From a cosine of 0.90 with entries, a candidate reinforces one of
-       them, an active one if possible. From 0.85, or if it was extracted, it becomes an entry that waits for a person.
+       them, an active one if possible. From 0.85, or if it was extracted or says something else than an entry that is
+       as similar, it becomes an entry that waits for a person.
     """
     judged = {candidate.id: judge_candidate(candidate, rules, inputs.texts) for candidate in inputs.candidates}
     verdicts = {id_: judgement.verdict for id_, judgement in judged.items()}
@@ -193,13 +195,14 @@ class _PlaybookDraft:
         similar = self._find_similar(self._row[candidate.id])
         similarity, nearest = similar[0] if similar else (None, None)
         action = judge_fit(similarity)
-        if nearest is None or action is EntryAction.CREATE:
+        # "Always lock the row" is no evidence for "Never lock the row", however similar they are.
+        rival = next((draft for _, draft in similar if say_other_things(candidate.content, draft.entry.content)), None)
+        if rival is not None:
+            self._add_waiting(candidate, judgement, f"says something else than entry {rival.entry.id}")
+        elif nearest is None or action is EntryAction.CREATE:
             self._add(candidate, judgement)
         elif action is EntryAction.REVIEW:
-            similar_to = f"similar to entry {nearest.entry.id} ({similarity:.2f})"
-            self._add(
-                candidate, replace(judgement, verdict=Verdict.REVIEW, obstacles=(*judgement.obstacles, similar_to))
-            )
+            self._add_waiting(candidate, judgement, f"similar to entry {nearest.entry.id} ({similarity:.2f})")
         else:
             same = [draft for cosine, draft in similar if judge_fit(cosine) is EntryAction.REINFORCE]
             _reinforce(next((draft for draft in same if draft.entry.status == "active"), same[0]), candidate, same)
@@ -219,6 +222,10 @@ class _PlaybookDraft:
             (cosine, self._draft_at[other]) for cosine, other in self._neighbours[row] if other in self._draft_at
         ]
         return sorted(similar, key=lambda one: (-one[0], one[1].entry.id))
+
+    def _add_waiting(self, candidate: Candidate, judgement: Judgement, obstacle: str) -> None:
+        obstacles = (*judgement.obstacles, obstacle)
+        self._add(candidate, replace(judgement, verdict=Verdict.REVIEW, obstacles=obstacles))
 
     def _add(self, candidate: Candidate, judgement: Judgement) -> None:
         waits = judgement.verdict is Verdict.REVIEW

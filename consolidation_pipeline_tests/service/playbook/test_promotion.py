@@ -154,6 +154,24 @@ def test_similarity_decides_reinforce_review_or_add(cosine: float, outcome: str)
         assert (draft.existing, draft.entry.status) == (None, outcome)
 
 
+@pytest.mark.parametrize(
+    ("text", "waits"),
+    [
+        ("Never lock the row before the update.", True),
+        ("Lock the row before the update, for at most 5 s.", False),
+        ("Always lock the row before the update.", False),
+    ],
+)
+def test_entry_is_no_evidence_for_what_it_contradicts(text: str, waits: bool) -> None:
+    existing = make_entry(5, 1, 2, 3, text="Always lock the row before the update.")
+    draft = single_draft(draft_changes([make_candidate(9, 3, 4, 6, text=text)], [existing]))
+    if waits:
+        assert (draft.existing, draft.entry.status, draft.entry.content) == (None, "review", text)
+        assert draft.reasons[0].endswith(f"says something else than entry {existing.id}")
+    else:
+        assert draft.entry.supporting_ids == uuids(1, 2, 3, 4, 6)
+
+
 def test_reinforcement_never_lowers_priority() -> None:
     existing = make_entry(5, 1, 2, 3, priority=99, confidence=0.5)
     assert single_draft(draft_changes([make_candidate(9, 4, 5, 6)], [existing])).entry.priority == 99
