@@ -22,7 +22,7 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge, build_merged_columns, find_retired
 from consolidation_pipeline.service.review.expected_text import check_expected
 from consolidation_pipeline.service.review.suggestion_queue import refill_queue
-from consolidation_pipeline.service.review.suggestion_texts import merge_originals, read_text
+from consolidation_pipeline.service.review.suggestion_texts import merge_originals
 from consolidation_pipeline.service.review.suggestions import Suggestion, get_suggestion, join_parts
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.model_access import open_embedder
@@ -342,7 +342,7 @@ def _narrow(connection: Connection, suggestion: Row[Any], approval: _Approval) -
         return {}
     originals = _list_originals(suggestion, approval)
     found = store.load_originals(connection, [id_ for id_, _ in originals])
-    kinds = list_kinds([read_text(found[id_]) for id_, _ in originals], word_similarity)
+    kinds = list_kinds([store.read_text(found[id_]) for id_, _ in originals], word_similarity)
     return {
         "rationale": f"a person approved {len(originals)} of {len(suggestion.original_memory_ids)} memories",
         "original_memory_ids": [id_ for id_, _ in originals],

@@ -23,7 +23,7 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, read_suggest_groups
-from consolidation_pipeline.service.review.suggestion_texts import merge_originals, read_text
+from consolidation_pipeline.service.review.suggestion_texts import merge_originals
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_events
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
@@ -159,7 +159,7 @@ def _compare(
     rows = store.load_originals(connection, [id_ for one in groups for id_, _ in one.originals])
     compared = []
     for one in groups:
-        kinds = list_kinds([read_text(rows[id_]) for id_, _ in one.originals], word_similarity)
+        kinds = list_kinds([store.read_text(rows[id_]) for id_, _ in one.originals], word_similarity)
         taught = learn_from_decisions((kind.partition(":")[0] for kind in kinds), decided)
         memory_type = rows[one.originals[0][0]].memory_type
         compared.append(replace(one, worth=one.worth * taught, kinds=kinds, memory_type=memory_type))

@@ -13,16 +13,10 @@ from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.llm.prompts.suggestion import OriginalMemory
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.review.suggestions import read_text
 
 # Kinds of differences in what a text holds under or of.
 _CONDITIONS = ("added cue", "moved cue")
-
-
-def read_text(row: Row[Any]) -> str:
-    """Return the whole text of an original, a row of ``load_originals``."""
-    if row.kind != "raw":
-        return str(row.texts[0])
-    return embedding_text(**dict(zip(TEXT_COLUMNS, row.texts, strict=True)))
 
 
 def split_text(row: Row[Any]) -> tuple[str, str | None]:

@@ -15,7 +15,6 @@ from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.review.expected_text import short_hash
-from consolidation_pipeline.service.review.suggestion_texts import read_text
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, Row
@@ -296,7 +295,9 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
 
 def _to_original(row: Row[Any], version: int) -> Original:
     is_current = row.is_active and row.version == version
-    return Original(row.id, read_text(row), row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
+    return Original(
+        row.id, store.read_text(row), row.memory_type, row.kind, row.learned_at, row.source, version, is_current
+    )
 
 
 def _find_differences(originals: Sequence[Original]) -> list[Disagreement]:

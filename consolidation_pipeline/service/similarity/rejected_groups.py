@@ -17,8 +17,7 @@ from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.similarity.merge_groups import Units
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import to_uuids
-from consolidation_pipeline.store.memories.memories import join_text_columns
-from consolidation_pipeline.store.review.suggestions import load_originals
+from consolidation_pipeline.store.review.suggestions import load_originals, read_text
 
 
 def divide_rejected(
@@ -44,10 +43,8 @@ def divide_rejected(
         position = {id_: at for at, id_ in enumerate(ids[members].tolist())}
         known = {frozenset(position[id_] for id_ in group) for group in rejected if position.keys() >= group}
         contradicting = _find_contradictions(connection, units, members)
-        contradicting = _find_contradictions(connection, units, members)
-        parts = divide_group(
-            frozenset(range(len(members))), SimilarPairs(i, j, inside.similarity), contradicting, known
-        )
+        whole = frozenset(range(len(members)))
+        parts = divide_group(whole, SimilarPairs(i, j, inside.similarity), contradicting, known)
         if parts:
             divided[members] = -1
         for part in parts:
@@ -59,7 +56,5 @@ def _find_contradictions(connection: Connection, units: Units, members: Labels) 
     """Return the pairs of positions among the members whose texts contradict each other."""
     ids = to_uuids(units.ids[members])
     rows = load_originals(connection, ids)
-    # A consolidated memory has its content alone.
-    texts = [rows[id_].texts[0] if rows[id_].kind != "raw" else join_text_columns(rows[id_].texts) for id_ in ids]
-    explained = explain_pairs(texts, word_similarity)
+    explained = explain_pairs([read_text(rows[id_]) for id_ in ids], word_similarity)
     return {frozenset((i, j)) for i, j, explanation in explained if explanation.verdict == "contradicts"}

@@ -24,7 +24,7 @@ from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
-from consolidation_pipeline.store.memories.memories import join_text_columns
+from consolidation_pipeline.store.memories.memories import join_texts
 
 # Key in ``details`` of a pattern or principle that a person approved, until its text changes.
 APPROVED = "approved"
@@ -72,7 +72,7 @@ def read_source_columns(row: RowMapping) -> dict[str, Any]:
     """Return the fields of a ``SourceRow`` from a row whose ``texts`` are the text columns or the content."""
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     texts = fields.pop("texts")
-    return {**fields, "text": join_text_columns(texts) if fields["kind"] == "raw" else texts[0]}
+    return {**fields, "text": join_texts(fields["kind"], texts)}
 
 
 _LOAD_RAW_IDS = """

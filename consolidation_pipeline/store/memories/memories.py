@@ -302,6 +302,11 @@ def join_text_columns(values: Sequence[str | None]) -> str:
     return embedding_text(**dict(zip(TEXT_COLUMNS, values, strict=True)))
 
 
+def join_texts(kind: str, texts: Sequence[str | None]) -> str:
+    """Return the text of a memory: that of the ``TEXT_COLUMNS`` of a raw one, else its content, the only text."""
+    return join_text_columns(texts) if kind == "raw" else str(texts[0])
+
+
 _LOCK_ROWS = """
     SELECT count(*) FROM (
         SELECT 1 FROM /* table */ WHERE /* condition */ ORDER BY id FOR NO KEY UPDATE) AS locked

@@ -26,7 +26,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import (
     insert_rows,
     update_rows,
 )
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, lock_rows
+from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_texts, lock_rows
 from consolidation_pipeline.store.memories.pending_uses import count_with_pending
 
 # `memory_type`: all originals have one type, unless the project lets groups cross types; then the first one's counts.
@@ -137,6 +137,11 @@ def load_originals(connection: Connection, ids: Sequence[UUID], *, scope: str = 
     """
     statement = compose(_LOAD_ORIGINALS, raw_key=raw_scope_key(scope), derived_key=derived_scope_key(scope))
     return {row.id: row for row in connection.execute(text(statement), {"ids": list(ids)})}
+
+
+def read_text(row: Row[Any]) -> str:
+    """Return the whole text of an original, a row of ``load_originals``."""
+    return join_texts(row.kind, row.texts)
 
 
 _LOAD_STATES = compose(
