@@ -90,18 +90,18 @@ def compare_once(
     return found
 
 
-def ask_once(question: str, text: str, find: Callable[[], bool]) -> bool:
-    """Return ``find()``, without calling it for a text for which it is known.
+def ask_once(question: str, *texts: str, find: Callable[[], bool]) -> bool:
+    """Return ``find()``, without calling it for texts for which it is known.
 
     Args:
         question: Name of what is asked.
-        text: The text.
+        texts: A text; or two, behind the language in which they are read, "" if that makes no difference.
         find: Pure: its result follows from the other arguments.
     """
     pairs = _pairs.get()
     if pairs is None:
         return find()
-    key = _hash(question, text)
+    key = _hash(question, *texts)
     answer = pairs.find(key)
     if answer is None:
         answer = find()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from textwrap import shorten
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings, may_merge_readings
 from consolidation_pipeline.core.differences.reader import read
-from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
+from consolidation_pipeline.core.knowledge.compared_sentences import ask_once
 from consolidation_pipeline.core.knowledge.disputes import (
     Statement,
     find_disputes,
@@ -106,7 +106,7 @@ def excludes(one: Candidate, other: Candidate) -> bool:
 def _ask(question: Callable[[str, str], bool], *texts: str) -> bool:
     """Return the answer to a question that is the same for both orders of two texts."""
     one, other = sorted(texts)
-    return bool(compare_once(question.__name__, one, other, None, lambda: question(one, other), True))
+    return ask_once(question.__name__, "", one, other, find=partial(question, one, other))
 
 
 @lru_cache(maxsize=1 << 10)

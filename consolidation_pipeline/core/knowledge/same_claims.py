@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.claim_slots import measure
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
+from consolidation_pipeline.core.knowledge.compared_sentences import ask_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, read_lesson
 from consolidation_pipeline.core.knowledge.named_things import NAMES, is_name
@@ -110,14 +110,14 @@ class SameClaim:
 
     def is_said_of_other(self, text: str) -> bool:
         """Return True if a sentence says the claim of another thing, or for another reason."""
-        return bool(compare_once("of other", self.text, text, self.language, partial(self._is_of_other, text), True))
+        return self._ask("of other", text, self._is_of_other)
 
     def _is_of_other(self, text: str) -> bool:
         return says_of_other(self.reading, read_sentence(text, self.language))
 
     def tells_outcome_of(self, older: str) -> bool:
         """Return True if the claim, by words of a change, may tell what became of an older sentence."""
-        return bool(compare_once("outcome", self.text, older, self.language, partial(self._is_outcome_of, older), True))
+        return self._ask("outcome", older, self._is_outcome_of)
 
     def _is_outcome_of(self, older: str) -> bool:
         if self.language is None or self.is_said_in([older]):
@@ -139,7 +139,7 @@ class SameClaim:
         return self.reading.key_set <= read_sentence(text, self.language).key_set
 
     def _is_revised_by(self, text: str) -> bool:
-        return bool(compare_once("revised", self.text, text, self.language, partial(self._find_revised, text), True))
+        return self._ask("revised", text, self._find_revised)
 
     def _find_revised(self, text: str) -> bool:
         if revise_sentence(self.text, text):
@@ -223,7 +223,11 @@ class SameClaim:
         return len(self.words & words) / max(1, len(words))
 
     def _says_same(self, text: str) -> bool:
-        return bool(compare_once("same", self.text, text, self.language, partial(self._is_same, text), True))
+        return self._ask("same", text, self._is_same)
+
+    def _ask(self, question: str, text: str, find: Callable[[str], bool]) -> bool:
+        """Return ``find(text)``; what is known of the claim and the text is not asked for again."""
+        return ask_once(question, self.language or "", self.text, text, find=partial(find, text))
 
     def _is_same(self, text: str) -> bool:
         other = read_sentence(text, self.language)

@@ -189,9 +189,8 @@ def _read_forms(groups: Sequence[Sequence[str]], fields: frozenset[str]) -> list
         # A field begins a sentence.
         text = _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in fields else match[0], text)
         bare = _FIELDS.sub(lambda match: " " if match[0] in fields else match[0], _ADDRESSES.sub(" ", text))
-        is_lesson, asks, advises = (
-            ask_once(question.__name__, text, partial(question, text)) for question in (_has_lesson, _asks, _advises)
-        )
+        questions = (_has_lesson, _asks, _advises)
+        is_lesson, asks, advises = (ask_once(one.__name__, text, find=partial(one, text)) for one in questions)
         forms.append(_Form(text, bare, (), (), is_lesson, asks, advises))
     return forms
 
