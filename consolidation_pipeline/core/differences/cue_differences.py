@@ -222,22 +222,23 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
 
 def _stands_alike(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
     """Return True if the same shared words stand before a cue of both texts, one of them beside it: a comma differs."""
-    (before, beside), (before_there, beside_there) = _find_sides(one, x, one.pairs), _find_sides(other, y, None)
+    (before, beside), (before_there, beside_there) = _find_both_sides(one, x, other, y)
     return before == before_there and any(
         here is not None and here == there for here, there in zip(beside, beside_there, strict=True)
     )
 
 
-def _find_sides(
-    side: _Side, cue: Cue, pairs: Mapping[int, int] | None
-) -> tuple[set[int], tuple[int | None, int | None]]:
-    """Return the shared words before a cue, and those directly before and behind it, as positions in the second text.
+# The shared words before a cue, and those directly before and behind it, as positions in the second text.
+_Sides = tuple[set[int], tuple[int | None, int | None]]
 
-    Args:
-        pairs: Position in the second text of each shared word; None for the second text.
-    """
-    places = side.pairs if pairs is None else pairs
-    shared = {at: at if pairs is None else pairs[at] for at in places}
+
+def _find_both_sides(one: _Side, x: Cue, other: _Side, y: Cue) -> tuple[_Sides, _Sides]:
+    """Return what stands on the sides of a cue of both texts."""
+    return _find_sides(one, x, one.pairs), _find_sides(other, y, {at: at for at in other.pairs})
+
+
+def _find_sides(side: _Side, cue: Cue, shared: Mapping[int, int]) -> _Sides:
+    """Return what stands on the sides of a cue. ``shared``: position in the second text of each shared word."""
     order = sorted(range(len(side.tokens)), key=lambda at: side.tokens[at].start)
     before = [at for at in order if side.tokens[at].start < cue.start]
     behind = order[len(before)] if len(before) < len(order) else -1
@@ -251,7 +252,7 @@ def _is_floated(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
         cue.category == "polarity" for cue in (*one.cues, *other.cues)
     ):
         return False
-    beside, beside_there = _find_sides(one, x, one.pairs)[1], _find_sides(other, y, None)[1]
+    (_, beside), (_, beside_there) = _find_both_sides(one, x, other, y)
     return any(here is not None and here == there for here, there in zip(beside, reversed(beside_there), strict=True))
 
 
@@ -268,17 +269,22 @@ def _is_free_time(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) 
     ) and not _crosses_attribute(one, x, other, y, language)
 
 
+def _list_crossed(one: _Side, x: Cue, other: _Side, y: Cue) -> list[Token]:
+    """Return the shared words that stand before a cue in one text and behind it in the other."""
+    (before, _), (before_there, _) = _find_both_sides(one, x, other, y)
+    return [other.tokens[at] for at in before ^ before_there]
+
+
 def _crosses_attribute(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
     """Return True if a time moved across a word of another clause or a genitive, or a verb before a noun."""
     clauses = {word.clause for word in other.tokens}
-    crossed = _find_sides(one, x, one.pairs)[0] ^ _find_sides(other, y, None)[0]
     is_far = len(clauses) > 1 + (y.clause not in clauses)
-    return bool(crossed) and (is_far or _crosses_verb(one, x, other, y, language))
+    return (is_far and bool(_list_crossed(one, x, other, y))) or _crosses_verb(one, x, other, y, language)
 
 
 def _crosses_verb(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
     """Return True if a cue moved across a genitive, or a verb before a noun: 昨日届いた荷物, 届いた荷物を昨日."""
-    words = [other.tokens[at] for at in _find_sides(one, x, one.pairs)[0] ^ _find_sides(other, y, None)[0]]
+    words = _list_crossed(one, x, other, y)
     if not words:
         return False
     start, end = min(word.start for word in words), max(word.start + len(word.text) for word in words)

@@ -1,5 +1,7 @@
 """Forms of Japanese verbs: the stems to which endings are added, which are light words: 運ば, 運び, 運ん of 運ぶ."""
 
+import re
+
 # Last kana of a verb = those of its stems.
 _STEMS = {
     "う": "わいっえ",
@@ -18,6 +20,7 @@ _BEFORE_RU = frozenset("えけげせぜてでねべめれいきぎしじちに�
 _SHORT_STEMS = frozenset("見得寝着煮似出診観経居来")
 _SHORTEST = 2
 _FIRST_KANJI = "\u4e00"
+_PASSIVE = re.compile("[されかわたまらばが]れ(?:る|て|た|ま)")
 
 
 def list_stems(word: str) -> list[str]:
@@ -36,3 +39,8 @@ def name_passive(word: str) -> str:
     """Return the passive stem of a verb of several stems, which is a word apart: 頼まれ; empty for other words."""
     stems = list_stems(word)
     return f"{stems[0]}れ" if len(stems) > 1 else ""
+
+
+def has_passive(text: str) -> bool:
+    """Return True if a verb of a text is in the passive: 作成された."""
+    return _PASSIVE.search(text) is not None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from consolidation_pipeline.core.differences.inflection import has_passive
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 
@@ -25,7 +26,6 @@ _PARTICLE = re.compile(
 # Particles of one meaning.
 _SAME_PARTICLES = {"には": "に", "では": "で", "へ": "に", "へは": "に", "からは": "から", "により": "によって"}
 _CORE = frozenset("がをはも")
-_PASSIVE = re.compile("[されかわたまらばが]れ(?:る|て|た|ま)")
 _INFLECTION = re.compile("[ぁ-ん]")
 _VERB = re.compile("[るたうくすつぬぶむぐだてで]$")
 
@@ -65,8 +65,9 @@ def is_rearranged(a: Reading, b: Reading, places: Mapping[int, int], language: L
         return False
     if [item.name for item in items] == [item.name for item in items_there]:
         return False
-    have_same = _have_same_phrases if language.has_late_focus else _have_turned
-    return have_same(a, items, b, items_there, language)
+    if language.has_late_focus:
+        return _have_same_phrases(a, items, b, items_there)
+    return _have_turned(a, items, b, items_there, language)
 
 
 def _list_items(reading: Reading, names: Mapping[int, int], language: Language) -> list[_Item]:
@@ -143,7 +144,7 @@ def _stands_between(reading: Reading, cue: Cue, end: int) -> bool:
     return any(cue.start < token.start < end for token in reading.tokens)
 
 
-def _have_same_phrases(a: Reading, items: Sequence[_Item], b: Reading, there: Sequence[_Item], _: Language) -> bool:
+def _have_same_phrases(a: Reading, items: Sequence[_Item], b: Reading, there: Sequence[_Item]) -> bool:
     """Return True if two texts of one clause have the same phrases with the same particles before the same verb."""
     found, found_there = _split_phrases(a, items), _split_phrases(b, there)
     if not found or not found_there or found[-1].names != found_there[-1].names or len(found) != len(found_there):
@@ -160,7 +161,7 @@ def _have_same_phrases(a: Reading, items: Sequence[_Item], b: Reading, there: Se
 def _have_one_case(found: Sequence[_Phrase], a: Reading, there: Sequence[_Phrase], b: Reading) -> bool:
     """Return True if the only subject or object of two texts is the same: が and は, or が of a passive and を."""
     particle, other = (next(one.particle for one in side if one.particle in _CORE) for side in (found, there))
-    is_passive, is_passive_there = (bool(_PASSIVE.search(one.source)) for one in (a, b))
+    is_passive, is_passive_there = (has_passive(one.source) for one in (a, b))
     if is_passive == is_passive_there:
         return {particle, other} != {"が", "を"}
     return (other if is_passive else particle) == "を" and (particle if is_passive else other) != "を"
@@ -172,7 +173,7 @@ def _read_cores(phrases: Sequence[_Phrase], reading: Reading) -> dict[tuple[str,
     In the passive, who does it has によって.
     """
     has_subject, has_object = (any(one.particle == particle for one in phrases) for particle in "がを")
-    by = any(one.particle == "によって" for one in phrases) and bool(_PASSIVE.search(reading.source))
+    by = any(one.particle == "によって" for one in phrases) and has_passive(reading.source)
     cores: dict[tuple[str, ...], str] = {}
     for one in phrases[:-1]:
         if by and one.particle == "によって":

@@ -141,8 +141,10 @@ def rewrite(pieces: list[Piece], language: Language) -> list[Piece]:
     for needed, pattern, template in rules:
         if needed.isdisjoint(present):
             continue
-        for match in reversed(list(pattern.finditer(signs))):
+        matches = list(pattern.finditer(signs))
+        for match in reversed(matches):
             pieces[match.start() : match.end()] = _fill(template, match, pieces)
+        if matches:
             signs = "".join(map(_sign, pieces))
     return pieces
 

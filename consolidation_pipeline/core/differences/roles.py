@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import islice
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
+from consolidation_pipeline.core.differences.inflection import has_passive
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.persons import differ_in_person
@@ -23,7 +24,6 @@ _FELT = re.compile(
     "|[使書読話買飲乗歩泳送直消押戻取移試選運頼扱][えけげせてねべめれ][なまる])"
 )
 _LONGEST_VERB = 12
-_PASSIVE = re.compile("[されかわたまらばが]れ(?:る|て|た|ま)")
 _FAILS = re.compile("[がに](?:失敗|成功|合格)")
 # Verbs of which one tells what changes, and one what somebody changes: 変わる, 変える.
 _CHANGES = re.compile("が([\u4e00-\u9fff]+つ?)[わまかがさ][るっりら]")
@@ -344,9 +344,7 @@ def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language:
     changed: dict[tuple[str, str], int] = {}
     for at, there in places.items() if language.cases else ():
         cases = _find_case(a, a.tokens[at], language), _find_case(b, b.tokens[there], language)
-        if {*cases} == {"subject", "agent"} and (_PASSIVE.search(a.source) is None) != (
-            _PASSIVE.search(b.source) is None
-        ):
+        if {*cases} == {"subject", "agent"} and has_passive(a.source) != has_passive(b.source):
             continue  # 部が作成した, 部によって作成された
         if language.has_late_focus and _have_one_role((a, a.tokens[at]), (b, b.tokens[there])):
             continue
