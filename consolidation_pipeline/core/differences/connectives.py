@@ -14,7 +14,7 @@ def unify_connectives(pieces: list[Piece], language: Language) -> list[Piece]:
         pieces = _join_additions(pieces, language)
     if not words.isdisjoint(language.sequence_words):
         pieces = _drop_first_steps(pieces, language)
-    return pieces if words.isdisjoint(language.coordinators | language.alternatives) else sort_lists(pieces, language)
+    return pieces if words.isdisjoint(language.conjunctions) else sort_lists(pieces, language)
 
 
 def _join_additions(pieces: Sequence[Piece], language: Language) -> list[Piece]:
@@ -78,7 +78,7 @@ def _is_adverb(pieces: Sequence[Piece], start: int, behind: int, begin: int, lan
 
 
 def _parts_steps(piece: Piece, language: Language) -> bool:
-    return piece.kind == "comma" or piece.lower in language.coordinators or piece.lower in language.alternatives
+    return piece.kind == "comma" or piece.lower in language.conjunctions
 
 
 def _denies(piece: Piece, language: Language) -> bool:

@@ -343,6 +343,11 @@ class Language(FunctionWords):
     effects: frozenset[str]
     additives: frozenset[str]
 
+    @cached_property
+    def conjunctions(self) -> frozenset[str]:
+        """Words that join the items of a list, or two statements: and, or."""
+        return self.coordinators | self.alternatives
+
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
         verb = word.partition(" ")[0]

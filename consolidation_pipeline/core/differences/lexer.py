@@ -165,7 +165,7 @@ def open_conditions(pieces: list[Piece], language: Language) -> list[Piece]:
 def _may_be_verb(piece: Piece, language: Language) -> bool:
     """Return True if a piece may be the verb behind a condition: "Wird er krank, hilft Ann"."""
     meaning = language.phrases.get((piece.lower,))
-    others = language.relatives | language.complementizers | language.coordinators | language.alternatives
+    others = language.relatives | language.complementizers | language.conjunctions
     is_other = piece.lower in others | language.determiners | language.prepositions
     return piece.text[0].islower() and not is_other and (meaning is None or meaning.role != "marker")
 

@@ -47,7 +47,7 @@ def _read_items(pieces: Sequence[Piece], at: int, language: Language) -> list[It
             break
         is_comma = pieces[at].text == ","
         at += is_comma
-        is_last = at < len(pieces) and pieces[at].lower in language.coordinators | language.alternatives
+        is_last = at < len(pieces) and pieces[at].lower in language.conjunctions
         at += is_last
         if not (is_comma or is_last):
             return []
@@ -78,7 +78,7 @@ def _are_free(pieces: Sequence[Piece], items: Sequence[Item], language: Language
     begin = next((at for at in range(items[0][0], 0, -1) if pieces[at - 1].kind == "stop"), 0)
     end = next((at for at in range(items[-1][1], len(pieces)) if pieces[at].kind == "stop"), len(pieces))
     others = (*pieces[begin : items[0][0]], *pieces[items[-1][1] : end])
-    return not any(piece.lower in language.coordinators | language.alternatives for piece in others)
+    return not any(piece.lower in language.conjunctions for piece in others)
 
 
 def _is_noun(piece: Piece, language: Language) -> bool:

@@ -21,6 +21,14 @@ _ARCHIVING = """
     ORDER BY a.seq DESC LIMIT 1
 """
 
+# A person may edit an archived memory, which breaks no rule. So its value counts only if the ledger has the archiving
+# and no later change of the value.
+_UNCHANGED_SINCE = """
+    NOT EXISTS (
+        SELECT 1 FROM consolidation.consolidation_changes e
+        WHERE e.entity_id = t.id AND e.seq > archiving.seq AND e.previous_state ? :value)
+"""
+
 _FIND_FORGOTTEN_TYPES = compose(
     """
     SELECT id, memory_type FROM (/* archived */) t
@@ -49,22 +57,19 @@ NOTHING_YOUNG_IS_FORGOTTEN = Check(
     "No memory was forgotten before it was 90 days old.",
 )
 
-# A person may edit an archived memory, which breaks no rule. So its value counts only if the ledger has the archiving
-# and no later change of the value.
 _FIND_FORGOTTEN_IMPORTANT = compose(
     """
     SELECT t.id, t.importance FROM (/* archived */) t, LATERAL (/* archiving */) archiving
-    WHERE t.archive_reason = 'forgotten' AND t.importance >= 0.7 AND NOT EXISTS (
-        SELECT 1 FROM consolidation.consolidation_changes e
-        WHERE e.entity_id = t.id AND e.seq > archiving.seq AND e.previous_state ? 'importance')
+    WHERE t.archive_reason = 'forgotten' AND t.importance >= 0.7 AND /* unchanged_since */
     """,
     archived=_ARCHIVED,
     archiving=_ARCHIVING,
+    unchanged_since=_UNCHANGED_SINCE,
 )
 
 NOTHING_IMPORTANT_IS_FORGOTTEN = Check(
     "nothing_important_is_forgotten",
-    select(_FIND_FORGOTTEN_IMPORTANT),
+    select(_FIND_FORGOTTEN_IMPORTANT, value="importance"),
     "No memory with an importance of 0.7 or more was forgotten.",
 )
 
@@ -90,17 +95,16 @@ NOTHING_RELEVANT_IS_FORGOTTEN = Check(
 _FIND_ARCHIVED_PINNED = compose(
     """
     SELECT t.id, t.archive_reason FROM (/* archived */) t, LATERAL (/* archiving */) archiving
-    WHERE t.archive_reason IN ('staleness', 'forgotten') AND t.pinned AND NOT EXISTS (
-        SELECT 1 FROM consolidation.consolidation_changes e
-        WHERE e.entity_id = t.id AND e.seq > archiving.seq AND e.previous_state ? 'pinned')
+    WHERE t.archive_reason IN ('staleness', 'forgotten') AND t.pinned AND /* unchanged_since */
     """,
     archived=_ARCHIVED,
     archiving=_ARCHIVING,
+    unchanged_since=_UNCHANGED_SINCE,
 )
 
 NOTHING_PINNED_IS_ARCHIVED = Check(
     "nothing_pinned_is_archived",
-    select(_FIND_ARCHIVED_PINNED),
+    select(_FIND_ARCHIVED_PINNED, value="pinned"),
     "No policy archived a pinned memory.",
 )
 
