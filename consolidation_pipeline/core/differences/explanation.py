@@ -216,6 +216,8 @@ def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
     is_long = max(len(a.tokens), len(b.tokens)) > _MOST_TOKENS
     is_other = a.bare_claims and b.bare_claims and a.bare_claims != b.bare_claims
+    if not a.tokens and not b.tokens and a.claims == b.claims:
+        return Explanation("same")
     if not a.tokens or not b.tokens or is_long or is_other:
         return Explanation("unexplained", (_of_whole_texts("word", a, b),))
     return None

@@ -108,7 +108,8 @@ numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
 respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
-contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
+contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid". In a script without blanks, any
+    signs that stand for others, wherever they are: ご覧になっ = 見, なきゃ = なければ.
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
@@ -149,6 +150,7 @@ WORD = re.compile(
 )
 IDEOGRAPH = re.compile(f"[{_CJK}]")
 KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
+UNSPACED = re.compile(f"[{_CJK}{_HIRAGANA}{_KATAKANA}]")
 # Letters of a verb in the future: "irá" is among the cues.
 _SHORTEST_FUTURE = 5
 

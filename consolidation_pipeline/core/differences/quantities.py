@@ -9,6 +9,9 @@ from consolidation_pipeline.core.differences.language import Language, is_unspac
 from consolidation_pipeline.core.differences.lexer import Piece
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
+_HALF = Decimal("0.5")
+# From here on, a number multiplies all that stands before it: 二十五万.
+_MYRIAD = 10_000
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
@@ -22,8 +25,12 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
     size = 1
     for piece in pieces[at + 1 :]:
         following = Decimal(str(numbers.get(piece.lower, 0))) if piece.kind == "word" else Decimal(0)
-        if following >= 100 or (following == 10 and is_unspaced(first)):
+        if following >= _MYRIAD:
+            total, last = Decimal(0), (total + last) * following
+        elif following >= 100 or (following == 10 and is_unspaced(first)):
             last *= following
+        elif following == _HALF and last >= 1 and is_unspaced(first):  # 一个半小时
+            last += following
         elif last >= 10 and 0 < following < 10 and last % 10 == 0:
             total, last = total + last, following
         else:
@@ -31,6 +38,24 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
         size += 1
     is_part = size == 1 and last < 1 and at + 1 < len(pieces) and pieces[at + 1].lower in language.articles
     return size + is_part, total + last
+
+
+def scale(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, Decimal]:
+    """Return how many pieces write a number in digits and the words behind it that are parts of it: 8万, 1.5億, 1时半.
+
+    For scripts without blanks. The digits are the piece at a position.
+    """
+    size = 1
+    for piece in pieces[at + 1 :] if not language.stemmer else ():
+        following = Decimal(str(language.numbers.get(piece.lower, 0))) if piece.kind == "word" else Decimal(0)
+        if following >= 100:
+            number *= following
+        elif following == _HALF:
+            number += following
+        else:
+            break
+        size += 1
+    return size, number
 
 
 def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, str]:

@@ -24,7 +24,7 @@ from consolidation_pipeline.core.differences.lexer import (
     unify_signs,
 )
 from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher
-from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
+from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure, scale
 from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
@@ -434,7 +434,9 @@ class _Reader:
             elif written := _ORDINAL.fullmatch(lower):
                 key = f"ordinal:{written[1]}"
             elif bare := _NUMBER.fullmatch(key):
-                size, measured = measure(Decimal(bare[1]), pieces, at, language)
+                words, number = scale(Decimal(bare[1]), pieces, at, language)
+                size, measured = measure(number, pieces, at + words - 1, language)
+                size += words - 1
                 key = measured if size > 1 else key  # "3.10" may be a version: it is not 3.1
         elif lower in language.numbers:
             words, number = add_numbers(pieces, at, language)

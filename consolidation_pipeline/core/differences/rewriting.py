@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.lexer import Piece
 
 # What stands in the place of a match: groups of it, by their numbers, and signs.
@@ -69,6 +70,9 @@ _RULES: dict[str, tuple[tuple[str, str, Template], ...]] = {
         ("将", rf"(?<![^,.])将(?!{_ZH_FUTURE})(?=[^,.]{{2,14}}?(?:{_ZH_RESULT}))", ("把",)),
         ("将", r"(?<![即必])将(?![要会])(?=[^,.]{2,16}了(?:[,.]|$))", ("把",)),
         # Amounts.
+        ("分", rf"百分之({_ZH_NUMBER}+(?:点{_ZH_NUMBER}+)?)", (1, "％")),
+        ("半", r"一个半(?:小时|钟头)", ("九十分钟",)),
+        ("半", rf"(?<={_ZH_NUMBER[:-2]}])个半(?=小时|钟头)", ("半",)),
         ("以", r"(?<=以上)的(?=版本)", ()),
         ("或", rf"(?<={_ZH_NUMBER})或(?=以[上下])", ()),
         ("约概", r"(?:大约|大概|约)(需要|要)", (1, "约")),
@@ -100,6 +104,7 @@ _RULES: dict[str, tuple[tuple[str, str, Template], ...]] = {
     "ja": (
         ("名", rf"(?<={_JA_NUMBER})名様?", ("人",)),
         ("つコケ箇", rf"(?<={_JA_NUMBER})[つコケ箇]", ("個",)),
+        ("半", rf"(?<={_JA_NUMBER})(時間|年|日|週間|か月|ヶ月|カ月)半", ("半", 1)),
         # How often.
         ("回度", r"(?:毎|[一1])(日)に?[一1][回度]", ("毎", 1)),
         ("回度", rf"(?<!{_JA_NUMBER})(?<!{_JA_NOUN})毎?([年月週])に?[一1][回度]", ("毎", 1)),
@@ -136,6 +141,7 @@ def rewrite(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with one form in place of the others that say the same."""
     if not (rules := _compile(language.code)):
         return pieces
+    pieces = _spell_out(pieces, language)
     signs = "".join(map(_sign, pieces))
     present = frozenset(signs)
     for needed, pattern, template in rules:
@@ -147,6 +153,21 @@ def rewrite(pieces: list[Piece], language: Language) -> list[Piece]:
         if matches:
             signs = "".join(map(_sign, pieces))
     return pieces
+
+
+def _spell_out(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with what the contractions stand for in their places."""
+    signs = "".join(map(_sign, pieces))
+    for match in reversed(list(_compile_contractions(language.code).finditer(signs))):
+        pieces[match.start() : match.end()] = _fill((language.contractions[match[0]],), match, pieces)
+    return pieces
+
+
+@cache
+def _compile_contractions(code: str) -> re.Pattern[str]:
+    """Return the pattern of the contractions of a language, the longest one first."""
+    forms = sorted(load_language(code).contractions, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, forms)) or "(?!)")
 
 
 @cache

@@ -10,6 +10,7 @@ from consolidation_pipeline.core.differences.quantities import add_numbers
 
 _WHOLE = re.compile(r"number:(\d{1,2})(?: h)?")
 _CLOCK = re.compile(r"(?:date:(\d\d):(\d\d)|number:(\d{1,2})h(\d\d))")  # 18:30, 18h30
+_DIGITS = re.compile(r"number:([0-5]?\d)")
 _DOTTED = re.compile(r"number:(\d{1,2})\.(\d{1,2})")  # "17.30 Uhr", "am 3.10."
 _ORDINAL = re.compile(r"(\d{1,2})(?:er|º)")
 _NUMERIC_DATE = re.compile(r"date:(\d{1,2})[./](\d{1,2})[./](\d{4})")
@@ -19,6 +20,8 @@ _DAY_FIRST = frozenset(("de", "es", "fr"))
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _LONGEST_PHRASE = 4  # "de l'après-midi"
 _LAST_HOUR, _LAST_MONTH, _LAST_DAY = 23, 12, 31
+# Less needs the unit: 三点五 is a number.
+_FEWEST_MINUTES = 10
 # From this hour on, "at night" is the end of a day.
 _FIRST_HOUR_OF_NIGHT = 6
 
@@ -64,6 +67,8 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     if hour is None or _match(pieces, at, clock.durations)[0]:
         return None
     after, at = _match(pieces, _match(pieces, at, clock.hours)[1], clock.after)
+    if after == "0":
+        minute, at = _read_minute(pieces, at, language)
     # "Takes two in the morning" tells no time: the number of an hour is behind a word such as "at".
     is_hour = before or after or minute or (start > 0 and (pieces[start - 1].lower,) in language.phrases)
     if not half and is_hour:
@@ -79,6 +84,10 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
 def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int | None, int, int]:
     """Return an hour of the day with its minute, and the position behind it; None if there is none at a piece."""
     piece = pieces[at] if at < len(pieces) else None
+    if piece and not language.stemmer and _is_written(pieces, at + 1, ":"):  # 会议9:30开始
+        hour, minute = (_DIGITS.fullmatch(one.key) for one in (piece, *pieces[at + 2 : at + 3]))
+        if hour and minute and int(hour[1]) <= _LAST_HOUR and pieces[at + 2].start == piece.start + len(piece.text) + 1:
+            return int(hour[1]), int(minute[1]), at + 3
     if piece and piece.kind == "literal":
         clock = _CLOCK.fullmatch(piece.key)
         if clock is None and _match(pieces, at + 1, language.clock.after)[0]:
@@ -88,6 +97,15 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
             return (hour if hour <= _LAST_HOUR else None), minute, at + 1
     number, end = _read_whole(pieces, at, language)
     return (number if number is not None and number <= _LAST_HOUR else None), 0, end
+
+
+def _read_minute(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, int]:
+    """Return the minute that stands behind an hour, and the position behind it; 0 if there is none: 9時30分, 九点二十."""
+    number, end = _read_whole(pieces, at, language) if at < len(pieces) else (None, at)
+    if language.stemmer or number is None:
+        return 0, at
+    has_unit = _is_written(pieces, end, "分") and not (_is_written(pieces, end + 1, "钟"))
+    return (number, end + has_unit) if has_unit or number >= _FEWEST_MINUTES else (0, at)
 
 
 def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Found | None:
