@@ -18,7 +18,7 @@ from consolidation_pipeline.core.differences.closer_values import find_closer_va
 from consolidation_pipeline.core.differences.consequences import find_turned_consequence
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.exchanged_clauses import are_joined_anew, is_turned_in_time
-from consolidation_pipeline.core.differences.language import Language, split_words
+from consolidation_pipeline.core.differences.language import Language, is_unspaced, split_words
 from consolidation_pipeline.core.differences.language_loader import load_function_words, load_language
 from consolidation_pipeline.core.differences.order import (
     find_exchange,
@@ -27,6 +27,7 @@ from consolidation_pipeline.core.differences.order import (
     is_same_as_written,
     is_turned,
 )
+from consolidation_pipeline.core.differences.particles import differ_in_particles
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Cue, Reading, Token, sort_as_written
 from consolidation_pipeline.core.differences.roles import read_before
@@ -216,11 +217,21 @@ def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
     is_long = max(len(a.tokens), len(b.tokens)) > _MOST_TOKENS
     is_other = a.bare_claims and b.bare_claims and a.bare_claims != b.bare_claims
-    if not a.tokens and not b.tokens and a.claims == b.claims:
+    if not a.tokens and not b.tokens and a.claims == b.claims and not _differ_in_light_words(a, b):
         return Explanation("same")
     if not a.tokens or not b.tokens or is_long or is_other:
         return Explanation("unexplained", (_of_whole_texts("word", a, b),))
     return None
+
+
+def _differ_in_light_words(a: Reading, b: Reading) -> bool:
+    """Return True if two texts of no tokens tell of other persons, or differ in a particle that claims something."""
+    language = load_language(a.language or "en")
+    persons = [
+        {who for word, who in language.subjects.items() if word in (one.source if is_unspaced(word) else one.words)}
+        for one in (a, b)
+    ]
+    return (all(persons) and persons[0] != persons[1]) or differ_in_particles(a, b, language)
 
 
 def _differ_in_capitals(a: Reading, b: Reading) -> bool:

@@ -122,6 +122,8 @@ def _may_turn(
     between = reading.source[left[0].start : right[-1].end]
     if _STOP.search(between):
         return False
+    if all(item.is_time for item in (*left, *right)):  # 从九点到五点
+        return False
     if any(all(item.is_time for item in part) for part in (left, right)):
         genitives = tuple(language.genitives)
         times = left if all(item.is_time for item in left) else right

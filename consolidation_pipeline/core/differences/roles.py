@@ -25,9 +25,9 @@ _FELT = re.compile(
 )
 _LONGEST_VERB = 12
 _FAILS = re.compile("[がに](?:失敗|成功|合格)")
-# Verbs of which one tells what changes, and one what somebody changes: 変わる, 変える.
-_CHANGES = re.compile("が([\u4e00-\u9fff]+つ?)[わまかがさ][るっりら]")
-_CHANGED = re.compile("を([\u4e00-\u9fff]+つ?)[えめけげせ][るたてまなら]")
+# Verbs of which one tells what changes, and one what somebody changes: 変わる, 変える; others do so by accident: 壊れる.
+_CHANGES = re.compile("が([変始終決続延集増減上下]つ?)[わまかがさ][るっり]")
+_CHANGED = re.compile("を([変始終決続延集増減上下]つ?)[えめけげせ][るたてま]")
 # A verb in the passive.
 _DONE_TO = re.compile("[がを][^、。がをはに]{0,8}?(?:れ|られ)[るてたま]")
 # Characters before a word among which its article or preposition is.
