@@ -60,6 +60,7 @@ _JA_SPAN = rf"{_JA_NUMBER}+(?:週|日|年|時|分|秒|か月|ヶ月|カ月)間?"
 # By language: signs of which a text has one if a rule may apply, the pattern, and what stands in its place.
 _RULES: dict[str, tuple[tuple[str, str, Template], ...]] = {
     "zh": (
+        ("了", rf"(?<=[买看租借修写开画换])了([辆本场部杯份台件条])(?![地次来身人年月周例款目])", ("了一", 1)),
         (
             "位张台件本辆棵匹艘座栋封份项顶扇盏条名只架间所支部道门家",
             rf"(?<={_ZH_NUMBER[:-1]}这那该此哪每某几])(?<!第{_ZH_NUMBER})(?:{_ZH_CLASSIFIER})",
@@ -88,7 +89,6 @@ _RULES: dict[str, tuple[tuple[str, str, Template], ...]] = {
         ("左", rf"({_ZH_NUMBER}+[^,.{_ZH_NUMBER[1:-1]}]{{0,2}}?)左右", ("约", 1)),
         ("隔", rf"每隔(?={_ZH_NUMBER}+个?(?:分钟|秒|小时|毫秒|钟头))", ("每",)),
         ("遍", r"(?<=[对认查看读听试])一遍", ()),
-        ("了", rf"(?<=[买看租借修写开画换])了([辆本场部杯份台件条])(?![地次来身人年月周例款目])", ("了一", 1)),
         # What is done with what.
         ("对", r"对([^,.对]{1,8}?)(?:进行|加以|予以|做|作)了?([^,.的了]{2})(?=了?(?:[,.]|$)|后|时|前|之)", (2, 1)),
         ("的", rf"(?<![^,.])([^,.的]{{2,5}})的({_ZH_ACTION})(?=[需要须必应可不由会后前时])", (2, 1)),
