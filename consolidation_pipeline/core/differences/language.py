@@ -91,6 +91,7 @@ final_verbs: Last signs of sentences = True if they tell of the past, in a langu
 possession: Forms of "have" or of what stands for it = True if they tell of the past.
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
+undergone: Verbs of what is done to things and what none of them does, before which a word of the passive says nothing.
 floating: Words that may stand on either side of a word in a script without blanks: 仓库的门上锁, 仓库门在晚上上锁.
 stem_verbs: Japanese verbs in their dictionary form, whose stems are read as one word.
 hyphened: Words with a hyphen that mean another thing without it: re-sign.
@@ -280,6 +281,7 @@ class Language(FunctionWords):
     ongoing: Mapping[str, str]
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
+    undergone: tuple[str, ...]
     floating: frozenset[str]
     habitual_articles: frozenset[str]
     late_spans: frozenset[str]

@@ -13,8 +13,8 @@ from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
 
 # Signs of one meaning, each one character, so that offsets stay.
 _SIGNS = str.maketrans(
-    "\u2019\u2018\u201c\u201d\u201e\u300c\u300d\u300e\u300f\u2010\u2011\u2013\u2014\u2212\u3001\uff0c\u3002\uff01\uff1f\uff1b\uff1a\uff08\uff09\u3000\uff05\uff0f",
-    '\'\'"""""""-----,,.!?;:() %/',
+    "\u2019\u2018\u201c\u201d\u201e\u300c\u300d\u300e\u300f\u2010\u2011\u2013\u2014\u2212\u3001\uff0c\u3002\uff01\uff1f\uff1b\uff1a\uff08\uff09\u3000\uff05\uff0f\u301c\uff5e",
+    '\'\'"""""""-----,,.!?;:() %/~~',
 )
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _BEFORE_DOT = re.compile(r"(\w+) \d{1,2}$")

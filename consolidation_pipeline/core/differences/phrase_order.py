@@ -15,10 +15,12 @@ TIMES = frozenset(("dayname", "frequency", "weekday", "daytime"))
 _ENDINGS = frozenset("polarity modality need stance tense".split())
 _AGENTS = frozenset("被由")
 _TEMPORAL = re.compile("(?:完成|完)?(?:之?后|以后|时|之?前|的时候|的话)")
+_FIRST = re.compile("(?:^|[,，。:：])(?:[这那该此][^,，。]{0,2})?$")
+_LONGEST_THEME = 2
 _POINTED_FIRST = re.compile("(?:^|[,，。:：])[这那该此][^,，。]{0,2}$")
 _ADVERBIAL = frozenset("在跟和与同用从为按")
 _LONGEST_ADVERBIAL = 3
-_PERSON = re.compile("[我你您他她们人者员户师生客王李张刘陈猫狗妈爸妻夫儿女]|孩子|公司|团队")
+PERSON = re.compile("[我你您他她们人者员户师生客商王李张刘陈猫狗妈爸妻夫儿女队部店行院校]|孩子|公司|平台|法院|政府|总部|国家")
 _STOP = re.compile(r"[。.!?！？;；\n]")
 _COMMA = re.compile(r"[,，、]")
 _CLAUSE = re.compile(r"[,，。.;；!?！？\n]")
@@ -28,7 +30,7 @@ _SEQUENCE = re.compile("然后|随后|接着|[再先才]|之后|所以|因此")
 # What joins the items of a list, and the two of a pair; what may stand behind these.
 _JOINT = re.compile("(?:さん|様|氏)?(?:、|[和与及跟]|以及|と|や|および|及び)")
 _JOINT_PAIR = re.compile("[和与跟と]")
-_BEHIND_PAIR = re.compile("(?:さん|様|氏)?(?:[がはをも,，、。的都均负共组各这两三]|$)")
+_BEHIND_PAIR = re.compile("(?:さん|様|氏)?(?:[がはをも写书编发]|で[書行作話運]|[,，、。的都均负共组各这两三]|$)")
 _BEHIND_LIST = re.compile("(?![对给把被比])")
 # Words that say that the order of a list counts.
 _IN_ORDER = re.compile("依次|分别|先后|顺序|次序|各自|优先|排名|第[一二三1-3]|轮流|順|それぞれ|まず|最初|次に|先に|優先")
@@ -253,11 +255,15 @@ def _may_turn(
     if any(cue.start < left[0].start and not _stands_between(reading, cue, left[0].start) for cue in objects):
         return True
     # 订单取消后, 取消订单后
-    if len(right) == 1 and _TEMPORAL.match(reading.source, right[0].end) and not _PERSON.search(between):
+    if len(right) == 1 and _TEMPORAL.match(reading.source, right[0].end) and not PERSON.search(between):
         return True
     if all(_is_adverbial(part, reading, other) for part in (left, right)):
         return True
     if _is_fronted(reading, left, other) or _is_fronted(other, right, reading):
+        return True
+    # 不能把数据带出公司, 数据不能带出公司
+    is_object = any(left[-1].start < cue.start < right[0].start and not _stands_between(reading, cue, right[0].start) for cue in objects)
+    if is_object and all(item.is_ending or item.is_time for item in left):
         return True
     agents = [cue for cue in reading.cues if cue.text in _AGENTS and left[-1].start < cue.start < right[0].start]
     return bool(agents) and not any(cue.text in _AGENTS for cue in other.cues)
@@ -274,8 +280,13 @@ def _is_fronted(reading: Reading, part: Sequence[_Item], other: Reading) -> bool
     """Return True if a part is a thing that is pointed at, and opens its clause: 这份合同我没看过, 我没看过这份合同."""
     before = reading.source[: part[0].start]
     written = reading.source[part[0].start : part[-1].end]
-    is_first = _POINTED_FIRST.search(before) is not None and not _PERSON.search(written)
-    return is_first and re.search(f"[这那该此][^,，。]{{0,2}}{re.escape(written)}(?:了|过)?(?:[,，。.!！]|$)", other.source) is not None
+    if PERSON.search(written) or _FIRST.search(before) is None or any(item.is_ending for item in part):
+        return False
+    is_pointed = _POINTED_FIRST.search(before) is not None
+    pointed = "[这那该此][^,，。]{0,2}" if is_pointed else ""
+    if not is_pointed and len(part) > _LONGEST_THEME:
+        return False
+    return re.search(f"{pointed}{re.escape(written)}(?:了|过)?(?:[,，。.!！会就后时]|之后|$)", other.source) is not None
 
 
 def _stands_between(reading: Reading, cue: Cue, end: int) -> bool:

@@ -131,7 +131,8 @@ class _Reader:
                 if is_opening and (size > 1 or following in (":", ",", "-")):
                     at += size
                     continue
-                size, meaning, role, words = 1, None, "", words[:1]
+                size, meaning = self.phrases.match_synonym(pieces, at)
+                role, words = (meaning.role if meaning else ""), pieces[at : at + size]
             is_first, is_opening = is_opening, False
             has_auxiliary = any(word.lower in language.passive_auxiliaries for word in words)
             has_auxiliary = has_auxiliary or self.gerund == len(self.tokens)
