@@ -74,7 +74,7 @@ _ALIKE_CUES = {
 }
 # Words of a noun that "all" may stand on either side of, and what is in none.
 _LONGEST_NOUN = 3
-_PARTS_NOUN = re.compile("[的了把将被在,，。、]")
+_PARTS_NOUN = re.compile("[的了把将被在后前时就会可要能才都,，。、]")
 # The end of a Japanese verb before a noun.
 _PRENOMINAL = re.compile("[るたいうくすつぬぶむぐ](?=[\u30a1-\u30ff\u4e00-\u9fff])")
 # A clause that one text alone has is plain detail if it has at least this many tokens.
@@ -144,7 +144,7 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         if has_changed and not is_alike and (is_apart or is_free):
             continue
         # "It was not declined", "it was declined and did not go through"; but 接続できないときは and 接続できない時は、
-        is_alone = language.stemmer is None and x.pole == y.pole and x.place == y.place == 0
+        is_alone = language.stemmer is None and x.pole == y.pole and x.place == y.place
         if is_apart and not is_alone and x.category == "polarity" and bool(one.scopes[i]) != bool(other.scopes[j]):
             continue
         if any(_have_turned(x, y, a.cues[k], b.cues[m], language) for k, m in pairs):
@@ -496,7 +496,7 @@ def _find_added(
 ) -> Iterator[tuple[str, list[Token | Cue]]]:
     """Yield the cues that one text has alone."""
     for at, cue in enumerate(side.cues):
-        if at not in paired and (kind := _judge_added(cue, side, not side.scopes[at], language)):
+        if at not in paired and (kind := _judge_added(cue, side, other, not side.scopes[at], language)):
             # "CI stops at the check" denies nothing of "CI is red at the check".
             is_verb = kind == "polarity" and bool(other.left) and cue.text.lower() in language.denying_verbs
             # "coffee with sugar", "coffee without sugar"
@@ -519,7 +519,7 @@ def _has_with(cue: Cue, side: _Side, other: _Side, language: Language) -> bool:
     return at is not None and other.tokens[side.pairs[at]].governor in language.attributes - {cue.pole}
 
 
-def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> str:
+def _judge_added(cue: Cue, side: _Side, other: _Side, is_free: bool, language: Language) -> str:
     """Return the kind of difference that a cue of one text alone is; empty if it is none.
 
     Args:
@@ -529,7 +529,7 @@ def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> st
         return "exception"
     if cue.category == "stance" and _governs_shared(cue, side):
         return "added cue"
-    if side.is_new(cue) or _is_neutral(cue, language) or _is_undergone(cue, side, language):
+    if side.is_new(cue) or _is_neutral(cue, language) or (not other.left and _is_undergone(cue, side, language)):
         return ""
     if cue.category == "marker":
         if cue.pole == "instead" and language.has_late_focus and _follows_shared(cue, side):
@@ -541,7 +541,9 @@ def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> st
 
 def _is_undergone(cue: Cue, side: _Side, language: Language) -> bool:
     """Return True if a passive tells of a thing what things do not do: 旧文件被删除, 旧文件删除."""
-    if cue.category != "voice" or not side.text.startswith(language.undergone, cue.start + len(cue.text)):
+    end = cue.start + len(cue.text)
+    done = next((end + len(word) for word in language.passing if side.text.startswith(word, end)), end)
+    if cue.category != "voice" or not side.text.startswith(language.undergone, done):
         return False
     return PERSON.search(side.text[: cue.start][-_LONGEST_NOUN:]) is None
 

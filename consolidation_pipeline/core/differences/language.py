@@ -92,6 +92,7 @@ possession: Forms of "have" or of what stands for it = True if they tell of the 
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 undergone: Verbs of what is done to things and what none of them does, before which a word of the passive says nothing.
+passing: Adverbs between the two.
 floating: Words that may stand on either side of a word in a script without blanks: 仓库的门上锁, 仓库门在晚上上锁.
 stem_verbs: Japanese verbs in their dictionary form, whose stems are read as one word.
 hyphened: Words with a hyphen that mean another thing without it: re-sign.
@@ -111,6 +112,7 @@ signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a num
 respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid". In a script without blanks, any
     signs that stand for others, wherever they are: ご覧になっ = 見, なきゃ = なければ.
+classes: Words of the patterns of ``rewriting.py``, by their names there.
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
@@ -223,6 +225,7 @@ class Language(FunctionWords):
     short_calendar: Mapping[str, str]
     signs: Mapping[str, str]
     contractions: Mapping[str, str]
+    classes: Mapping[str, Sequence[str]]
     respelled: Mapping[str, str]
     bare: Mapping[str, str]
     abbreviations: frozenset[str]
@@ -282,6 +285,7 @@ class Language(FunctionWords):
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
     undergone: tuple[str, ...]
+    passing: tuple[str, ...]
     floating: frozenset[str]
     habitual_articles: frozenset[str]
     late_spans: frozenset[str]

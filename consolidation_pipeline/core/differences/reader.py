@@ -128,7 +128,10 @@ class _Reader:
             words = pieces[at : at + size]
             if role == "label":
                 following = pieces[at + size].text if at + size < len(pieces) else ""
-                if is_opening and (size > 1 or following in (":", ",", "-")):
+                # 更新软件后重启 tells of an update.
+                word = tuple(one.lower for one in words) if is_unspaced(piece.lower) else ()
+                is_content = word in language.synonym_phrases and " ".join(word) not in language.groups
+                if is_opening and ((size > 1 and not is_content) or following in (":", ",", "-")):
                     at += size
                     continue
                 size, meaning = self.phrases.match_synonym(pieces, at)

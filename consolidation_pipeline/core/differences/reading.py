@@ -223,7 +223,7 @@ class Reading:
 
     @cached_property
     def claims(self) -> list[str]:
-        """The words that a text of no tokens has, but for those that say nothing in any text: 今天是星期五, 今天星期五."""
+        """The words that a text of no tokens has, but for those that say nothing in any text: 今天是星期五."""
         language = load_language(self.language or "en")
         neutral = {f"cue {category} {pole}" for category, pole in language.neutral}
         words = (str(entry) for entry in self.frame)

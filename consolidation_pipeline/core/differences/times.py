@@ -10,7 +10,6 @@ from consolidation_pipeline.core.differences.quantities import add_numbers
 
 _WHOLE = re.compile(r"number:(\d{1,2})(?: h)?")
 _CLOCK = re.compile(r"(?:date:(\d\d):(\d\d)|number:(\d{1,2})h(\d\d))")  # 18:30, 18h30
-_DIGITS = re.compile(r"number:([0-5]?\d)")
 _DOTTED = re.compile(r"number:(\d{1,2})\.(\d{1,2})")  # "17.30 Uhr", "am 3.10."
 _ORDINAL = re.compile(r"(\d{1,2})(?:er|º)")
 _NUMERIC_DATE = re.compile(r"date:(\d{1,2})[./](\d{1,2})[./](\d{4})")
@@ -67,7 +66,7 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     if hour is None or _match(pieces, at, clock.durations)[0]:
         return None
     after, at = _match(pieces, _match(pieces, at, clock.hours)[1], clock.after)
-    if after == "0":
+    if after == "0" and not language.stemmer:
         minute, at = _read_minute(pieces, at, language)
     # "Takes two in the morning" tells no time: the number of an hour is behind a word such as "at".
     is_hour = before or after or minute or (start > 0 and (pieces[start - 1].lower,) in language.phrases)
@@ -84,10 +83,6 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
 def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int | None, int, int]:
     """Return an hour of the day with its minute, and the position behind it; None if there is none at a piece."""
     piece = pieces[at] if at < len(pieces) else None
-    if piece and not language.stemmer and _is_written(pieces, at + 1, ":"):  # 会议9:30开始
-        hour, minute = (_DIGITS.fullmatch(one.key) for one in (piece, *pieces[at + 2 : at + 3]))
-        if hour and minute and int(hour[1]) <= _LAST_HOUR and pieces[at + 2].start == piece.start + len(piece.text) + 1:
-            return int(hour[1]), int(minute[1]), at + 3
     if piece and piece.kind == "literal":
         clock = _CLOCK.fullmatch(piece.key)
         if clock is None and _match(pieces, at + 1, language.clock.after)[0]:
@@ -100,9 +95,9 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
 
 
 def _read_minute(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, int]:
-    """Return the minute that stands behind an hour, and the position behind it; 0 if there is none: 9時30分, 九点二十."""
+    """Return the minute that stands behind an hour, 0 = none, and the position behind it: 9時30分, 九点二十."""
     number, end = _read_whole(pieces, at, language) if at < len(pieces) else (None, at)
-    if language.stemmer or number is None:
+    if number is None:
         return 0, at
     has_unit = _is_written(pieces, end, "分") and not (_is_written(pieces, end + 1, "钟"))
     return (number, end + has_unit) if has_unit or number >= _FEWEST_MINUTES else (0, at)
