@@ -76,11 +76,8 @@ def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0
 
 def concatenate_pairs(parts: Sequence[SimilarPairs]) -> SimilarPairs:
     """Return the pairs of all ``parts`` in their order."""
-    return SimilarPairs(
-        np.concatenate([np.empty(0, np.int32), *(part.i for part in parts)]),
-        np.concatenate([np.empty(0, np.int32), *(part.j for part in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(part.similarity for part in parts)]),
-    )
+    none = SimilarPairs(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
+    return none.concatenate([none, *parts])
 
 
 def iter_similar_pairs(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> Iterator[SimilarPairs]:
