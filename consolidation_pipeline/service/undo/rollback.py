@@ -19,7 +19,6 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
 from consolidation_pipeline.store.ledger.cannot_link import count_cannot_links
-from consolidation_pipeline.store.ledger.erased_changes import list_erased
 from consolidation_pipeline.store.ledger.ledger_reader import (
     RollbackTarget,
     count_entries,
@@ -27,6 +26,7 @@ from consolidation_pipeline.store.ledger.ledger_reader import (
     find_rollback_ids,
     find_rollback_target,
     list_dependents,
+    list_erased,
 )
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.ledger.revert import revert_changes
@@ -64,7 +64,7 @@ class Rollback:
 
     @property
     def warnings(self) -> list[str]:
-        """What came back with other values, and the effect on later runs: none after a redo or of what no run makes."""
+        """Rows that came back with other values, and the effect on later runs: none after a redo or of what no run makes."""
         if self.kept_apart:
             merges = "1 merge" if self.kept_apart == 1 else f"{self.kept_apart} merges"
             told = f"later runs keep the memories of {merges} apart; undo this rollback to let them merge again"
