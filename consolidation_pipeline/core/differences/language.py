@@ -127,6 +127,8 @@ neutral: Category = poles that may stand in one text alone.
 synonyms.groups: Words that are read as one: spellings, forms, abbreviations, and words of one meaning in any sentence.
 antonyms.pairs: Words that must not stand for each other.
 antonyms.things: Those of them that name things: what is said of one contradicts nothing that is said of the other.
+rewriting.rules: Patterns of signs and what stands in their place, ``\\1`` for what a group matched; ``rewriting.py``.
+rewriting.parts: Name = what stands for it in braces in these patterns, and in the parts below.
 """
 
 import re
@@ -164,6 +166,8 @@ class Phrase:
 
 # Meaning of each phrase, which is a tuple of words in lower case.
 PhraseMeanings = Mapping[tuple[str, ...], str]
+# What stands in the place of a match: groups of it, by their numbers, and signs.
+Template = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
@@ -297,6 +301,7 @@ class Language(FunctionWords):
     requests: tuple[str, ...]
     remarks: frozenset[str]
     clock: Clock
+    rewriting: tuple[tuple[re.Pattern[str], Template], ...]
     false_past_forms: frozenset[str]
     has_noun_capitals: bool
     naming: frozenset[str]
