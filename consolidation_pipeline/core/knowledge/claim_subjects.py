@@ -166,25 +166,24 @@ def _has_new_condition(before: Claim, after: Claim) -> bool:
 
 
 def _names_narrower_subject(before: Claim, after: Claim) -> bool:
-    """Return True if what ``before`` opens with has a word more in ``after``: "synthetic wigs", "Kunsthaarperücken"."""
-    subject = before.tokens[0]
-    texts = [token.text.lower() for token in after.tokens]
-    at = next((at for at, one in enumerate(after.tokens) if one.key == subject.key), None)
-    at = texts.index(subject.text.lower()) if at is None and subject.text.lower() in texts else at
-    if at is None:
-        return after.language == "de" and texts[0].endswith(subject.text.lower())
-    step = 1 if after.language in ("es", "fr") else -1
-    beside = after.tokens[at + step : at + step + 1] if at + step >= 0 else []
+    """Return True if a thing has a word more in ``after``: "(wash) synthetic wigs", "Kunsthaarperücken"."""
     told = after.inside(*(span for change in after.changes for span in (change.cue, change.was, change.now)))
-    return any(
-        one.kind == "word"
-        and one.phrase == after.tokens[at].phrase
-        and not _quote_between(after, *sorted((one, after.tokens[at]), key=lambda token: token.start))
-        and one.key not in after.fillers
-        and one not in told
-        and not has_token(before, one)
-        for one in beside
-    )
+    things = [t for t in before.tokens if t is before.tokens[0] or (t.gap != "link" and _opens_noun(before, t))]
+    keys, texts = {token.key for token in things}, {token.text.lower() for token in things}
+    first = after.tokens[0].text.lower()
+    if after.language == "de" and first not in texts and first.endswith(tuple(texts)):
+        return True
+    step = 1 if after.language in ("es", "fr") else -1
+    for at, thing in enumerate(after.tokens):
+        if thing.key not in keys and thing.text.lower() not in texts:
+            continue
+        for one in after.tokens[at + step : at + step + 1] if at + step >= 0 else []:
+            ends = sorted((one, thing), key=lambda token: token.start)
+            is_beside = one.phrase == thing.phrase and not _quote_between(after, *ends)
+            is_new = one.key not in after.fillers and one not in told and not has_token(before, one)
+            if one.kind == "word" and is_beside and is_new:
+                return True
+    return False
 
 
 def have_other_kinds(before: Claim, after: Claim) -> bool:

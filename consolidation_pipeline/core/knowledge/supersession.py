@@ -257,7 +257,7 @@ def _list_readings(was: str, now: str, language: str) -> Iterator[tuple[str, str
     short = drop_reason(now, language)
     if short != now:
         yield was, short
-    if any(change.form == "ended" for change in find_changes(short, language)):
+    if any(change.form == "ended" for text in (was, short) for change in find_changes(text, language)):
         # "Times out, because X" is over too, whatever ended it: "no longer times out: Y was done".
         former, present = (_drop_explanation(drop_reason(text, language), language) for text in (was, now))
         if (former, present) != (was, short):
