@@ -304,6 +304,9 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
             yield Piece("literal", literal.text, literal.text.lower(), f"{kind}:{literal.value}", at)
             at += len(literal.text) - bool(_SENTENCE_END.match(text, at + len(literal.text) - 1))
             word = ""
+            if clitic := _find_clitic(text, at, language):  # "2.14's bug" is none of 2.14 seconds
+                yield Piece("word", clitic, language.clitics[clitic], "", at)
+                at += len(clitic)
             continue
         if text[at] == " ":
             at += 1
@@ -334,6 +337,12 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         elif kind == "sign" or written != "-" or text[at - 1 : at].isspace():
             yield Piece("sign" if kind == "sign" else "comma", written, written, written, at)
         at = end
+
+
+def _find_clitic(text: str, at: int, language: Language) -> str:
+    """Return the clitic at an offset, behind a literal; empty if there is none."""
+    found = (one for one in language.clitics if text.startswith(one, at))
+    return next((one for one in found if not text[at + len(one) : at + len(one) + 1].isalnum()), "")
 
 
 def _name_sign(text: str, at: int, end: int, language: Language) -> str:

@@ -35,7 +35,8 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
 
 def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, str]:
     """Return the number of pieces of a number with its unit, if one follows the last piece of it, and its key."""
-    words = [piece.lower for piece in takewhile(lambda piece: piece.kind == "word", pieces[at + 1 : at + 3])]
+    behind = takewhile(lambda piece: piece.kind == "word" and piece.text[0] != "'", pieces[at + 1 : at + 3])
+    words = [piece.lower for piece in behind]
     if (unit := language.units.get(" ".join(words))) and len(words) > 1:  # "por ciento"
         return 3, f"number:{with_unit(number, ' ', unit)}"
     measured = with_unit(number, " ", language.units.get(words[0], words[0])) if words else None
