@@ -26,6 +26,7 @@ from consolidation_pipeline.core.differences.order import (
     find_reordered,
     is_same_as_written,
     is_turned,
+    leave_out_verbs,
 )
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Cue, Reading, Token, sort_as_written
@@ -279,15 +280,18 @@ def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool
         return
     if alignment.is_rearranged or are_joined_anew(a, b, alignment.of_a, alignment.language):
         return
-    if order := find_exchange(a.tokens, b.tokens):
+    tokens, tokens_there, places = leave_out_verbs(a, b, alignment.of_a, alignment.language)
+    if order := find_exchange(tokens, tokens_there):
         yield "exchange", *order
     elif is_brief:
         return
     elif order := find_new_side(a, b, alignment.of_a, alignment.language) or find_reordered(
-        a.tokens, b.tokens, alignment.of_a, alignment.language
+        tokens, tokens_there, places, alignment.language
     ):
         yield "order", *order
-    elif order := find_reordered(b.tokens, a.tokens, alignment.of_b, alignment.language):
+    elif order := find_reordered(
+        tokens_there, tokens, {there: at for at, there in places.items()}, alignment.language
+    ):
         yield "order", *order[::-1]
 
 

@@ -66,6 +66,14 @@ alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
 verb_first: Verbs that may open a condition = the conjunction that they stand for: "wird er krank, ..." is "wenn".
+nominatives, weak_objects, open_pronouns: Pronouns that are subjects, objects, or either, of a language whose verb stands
+    second, so that its subject may be behind it; without ``nominatives`` it does not.
+deeds, thing_endings: Verbs of what only persons do, and endings of nouns that are none: "die Rechnung bezahlt Ana".
+command_endings: Endings of verbs that give an order where they open a sentence: "starte", "envoyez".
+passives: Auxiliaries of what is done, not of what it is: wird.
+noun_markers: Markers of clauses that may stand before a noun alone: "wegen Regen", "seit Mai".
+predicatives: Particles behind a form of "be" = the participle that they stand for: "zu" is "geschlossen".
+modals: Forms of verbs of modality: muss.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_ordinal_dots: True if a number with a full stop is an ordinal: "am 3. März".
 degrees: Quantities = the adverb that they are before a comparative or a participle: "etwas höher".
@@ -241,6 +249,16 @@ class Language(FunctionWords):
     particles: frozenset[str]
     has_prefixes: bool
     verb_first: Mapping[str, str]
+    modals: frozenset[str]
+    nominatives: frozenset[str]
+    weak_objects: frozenset[str]
+    open_pronouns: frozenset[str]
+    command_endings: tuple[str, ...]
+    passives: frozenset[str]
+    noun_markers: frozenset[str]
+    predicatives: Mapping[str, str]
+    thing_endings: tuple[str, ...]
+    deeds: frozenset[str]
     times: frozenset[str]
     time_adverbs: frozenset[str]
     openings: frozenset[str]
@@ -365,6 +383,10 @@ class Language(FunctionWords):
     def is_adverb(self, word: str) -> bool:
         """Return True if a word in lower case may stand anywhere in a clause: quickly, but not daily, a known word."""
         return word.endswith(self.adverb_endings) and self.stem(word) not in self.synonyms
+
+    def is_verb(self, word: str) -> bool:
+        """Return True if a word in lower case is a form of a verb of the lists."""
+        return self.stem(word) in self.verbs or self.is_participle(word)
 
     def read_word(self, word: str) -> str:
         """Return the key of a word in lower case: its stem, or the stem that stands for its synonyms."""

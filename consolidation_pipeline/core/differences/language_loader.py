@@ -150,6 +150,7 @@ def load_language(code: str) -> Language:
         },
         "opposed_places": frozenset(map(frozenset, raw.get("opposed_places", ()))),
         "holders": _read_keys(raw.get("holders", ()), stem, synonyms),
+        "deeds": _read_keys(raw.get("deeds", ()), stem, synonyms),
         "undoing": _read_keys(raw.get("undoing", ()), stem, synonyms),
         "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
         "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
@@ -184,7 +185,7 @@ _READ_KEYS = frozenset(
         *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
         *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
         *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
-        *("undoing", "stem_verbs"),
+        *("undoing", "deeds", "stem_verbs"),
     )
 )
 # Type of a field = what makes it of the value in a file.

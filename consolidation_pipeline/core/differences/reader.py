@@ -29,6 +29,7 @@ from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
+from consolidation_pipeline.core.differences.verb_second import put_subjects_first
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 # "You should", "we must"
@@ -91,6 +92,7 @@ class _Reader:
         pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
+        pieces = put_subjects_first(pieces, language) if language.nominatives else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
         pieces = move_tools(pieces, language)
         at, is_opening, sentence_start, relative = 0, True, 0, -1
@@ -173,7 +175,7 @@ class _Reader:
             return 1, language.phrases.get((word,))
         if word in language.participle_prepositions and self.tokens and not self.words_before:
             return 1, Phrase("light")
-        if word in language.late_spans and self.tokens and _DURATION.fullmatch(self.tokens[-1].key):
+        if word in language.late_spans and self.tokens and self._is_span(self.tokens[-1]):
             return 1, Phrase("light")
         if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
             return 1, Phrase("cue", "tense", "past")
@@ -203,6 +205,10 @@ class _Reader:
         if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
             return size, Phrase("marker", "to")  # "from May until June"
         return size, meaning
+
+    def _is_span(self, token: Token) -> bool:
+        """Return True for a duration: "30 Tage", "eine Stunde"."""
+        return bool(_DURATION.fullmatch(token.key)) or self.language.stem(token.text.lower()) in self.language.times
 
     def _opens_demand(self, opening: Sequence[Piece]) -> bool:
         """Return True if a sentence opens with words such as "you should", behind which "always" says nothing."""
@@ -513,6 +519,8 @@ class _Reader:
         if is_said and (word in language.calendar or _DURATION.fullmatch(key)):
             return True
         is_said = is_said or self.pointed == len(self.tokens)  # "this morning"
+        if self.tokens and self.tokens[-1].text.lower() in language.time_adverbs and not self.words_before:
+            is_said = is_said or language.has_noun_capitals  # "morgen früh"
         is_counted = is_said or (self.tokens and _TIMES.fullmatch(self.tokens[-1].key))  # "twice a year"
         return bool(is_counted) and language.stem(word) in language.times
 

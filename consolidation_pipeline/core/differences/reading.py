@@ -14,7 +14,6 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Beginning of the class of a light verb.
 VERB = "verb-"
-_BE = f"{VERB}be "
 # Class of words such as 了, which may stand anywhere behind a verb.
 DONE = "done"
 # Beginning of the keys of paths.
@@ -146,10 +145,12 @@ class Reading:
     def predicates(self) -> frozenset[int]:
         """Positions of the tokens after a form of "be"."""
         at = {token.place: at for at, token in enumerate(self.tokens)}
+        language = load_language(self.language or "en")
+        copulas = {f"{VERB}{language.read_word(word)}" for word in language.copulas}
         return frozenset(
             at[word]
             for before, word in pairwise(self.frame)
-            if isinstance(word, int) and isinstance(before, str) and before.startswith(_BE)
+            if isinstance(word, int) and isinstance(before, str) and before.partition(" ")[0] in copulas
         )
 
     @cached_property

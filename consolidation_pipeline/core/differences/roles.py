@@ -38,6 +38,8 @@ _DIRECTIONS = {"from", "to"}
 _LIMITS = ({"above", "from"}, {"below", "to"}, {"below", "until"})
 # Beginning of the frame entries of "have".
 _HAVE = f"{VERB}have"
+# The comma between a noun and a relative pronoun.
+_BEHIND_NOUN = re.compile(r"[A-ZÄÖÜ0-9][\w-]*,\s*\Z")
 _WORD_BEFORE = re.compile(r"(\w+)\W+\Z")
 
 
@@ -290,12 +292,21 @@ def _is_behind_have(reading: Reading, word: Token) -> bool | None:
 
 def _differ_in_aim(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:
     """Return True if a verb is the aim of one text and done in the other one: "to win", "and won"."""
-    is_aim = [reading.tokens[place].governor == "to" for reading, place in ((a, at), (b, there))]
+    is_aim = [_is_infinitive(reading.tokens[place], language) for reading, place in ((a, at), (b, there))]
     if is_aim[0] == is_aim[1]:
         return False
     (aim, of_aim), (done, of_done) = ((a, at), (b, there)) if is_aim[0] else ((b, there), (a, at))
+    if language.has_prefixes and any(cue.category == "modality" for cue in done.cues):
+        return False  # "es ist nötig, sie zu prüfen", "sie müssen geprüft werden"
     words = [reading.tokens[place].text.lower() for reading, place in ((aim, of_aim), (done, of_done))]
     return not language.is_past(words[0]) and language.is_past(words[1]) and of_done not in done.predicates
+
+
+def _is_infinitive(word: Token, language: Language) -> bool:
+    """Return True for a verb behind "to", or with "zu" in it: "to win", "zu gewinnen", "abzugeben"."""
+    form = word.text.lower()
+    is_joined = language.has_prefixes and form.startswith(tuple(language.particles)) and "zu" in form[2:-2]
+    return word.governor == "to" or is_joined or (word.governor in language.infinitive_marks and form == word.text)
 
 
 def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
@@ -350,12 +361,23 @@ def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language:
             continue
         is_same_form = len(a.frame) == len(b.frame) or "relative" in cases[0] + cases[1]
         is_known = all(cases) and (language.has_late_focus or is_same_form)
+        if {*cases} == {"subject", "object"} and _is_impersonal(a, language) != _is_impersonal(b, language):
+            continue  # "den Chef muss man fragen", "der Chef muss gefragt werden"
         if cases[0] != cases[1] and (is_known or "than" in cases):
             return [at]
         if all(cases) and cases[0] != cases[1]:
             changed[cases] = at
     pair = next((pair for pair in changed if pair[::-1] in changed), None)
     return [changed[pair], changed[pair[::-1]]] if pair else ()
+
+
+def _is_impersonal(reading: Reading, language: Language) -> bool:
+    """Return True if a text does not name who does it: "es gibt", "wird gelesen"."""
+    words = reading.words
+    is_passive = not words.isdisjoint(language.passives) and any(
+        language.is_participle(token.text.lower()) for token in reading.tokens
+    )
+    return is_passive or {"es", "gibt"} <= words
 
 
 def _find_case(reading: Reading, word: Token, language: Language) -> str:
@@ -366,8 +388,8 @@ def _find_case(reading: Reading, word: Token, language: Language) -> str:
             return ""
         return language.cases.get(found[1], "") if found else ""
     found = _match_before(reading.source, word)
-    case = language.cases.get(found[1].lower(), "") if found else ""
-    return f"relative {case}" if case and found and reading.source[: found.start()].rstrip().endswith(",") else case
+    case = language.cases.get(found[1].lower(), "") if found and word.text[0].isupper() else ""
+    return f"relative {case}" if case and found and _BEHIND_NOUN.search(reading.source, 0, found.start()) else case
 
 
 def _have_one_role(one: tuple[Reading, Token], other: tuple[Reading, Token]) -> bool:
