@@ -70,7 +70,7 @@ def _is_clause_verb(reading: Reading, at: int, language: Language) -> bool:
     token = reading.tokens[at]
     form = token.text.lower().split()[-1]
     is_first = token.place == 0 or token.text[0].islower()
-    if token.kind != "word" or not is_first or not language.is_verb(form):
+    if token.kind != "word" or not is_first or not (language.is_verb(form) or token.key in language.verbs):
         return False
     following = next((one for one in reading.tokens if one.place == token.place + 1), None)
     is_before_noun = following is not None and following.gap == "tight" and following.text[0].isupper()

@@ -24,7 +24,7 @@ from consolidation_pipeline.core.differences.lexer import (
     unify_signs,
 )
 from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher
-from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
+from consolidation_pipeline.core.differences.quantities import add_numbers, in_small_units, measure
 from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
@@ -504,7 +504,7 @@ class _Reader:
         self.words_before, self.gap = 0, "loose" if is_time else "tight"
         self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
         self.tokens.append(
-            Token(quote(self.text, pieces), in_bytes(key), kind, len(self.tokens), *where, pieces[0].start)
+            Token(quote(self.text, pieces), in_small_units(key), kind, len(self.tokens), *where, pieces[0].start)
         )
 
     def _is_time(self, word: str, key: str) -> bool:

@@ -63,14 +63,14 @@ def _put_first(clause: list[Piece], start: int, verb: int, language: Language) -
     begin = _skip_objects(clause, verb + 1, language)
     end, subject = _read_phrase(clause, begin, language)
     is_sure = subject == _NOMINATIVE if case == _OPEN else subject != _OBLIQUE
-    is_sure |= end > 0 and case == subject == _OPEN and _does(front, clause[verb], clause[begin:end], language)
+    is_sure |= end > 0 and case == subject == _OPEN and _does(front, clause[verb:], clause[begin:end], language)
     if not end or case == _NOMINATIVE or not is_sure:
         return clause
     if clause[verb].lower.endswith("e") and not clause[verb].lower.endswith("te") and _is_command(clause, verb, begin, language):
         return clause
     if front and ((front[0].lower,) in language.phrases or front[0].lower in language.time_adverbs):
         front[0] = front[0]._replace(text=front[0].text.lower())
-    behind = _skip_objects(clause, end, language)
+    behind = next((at for at in range(end, len(clause)) if clause[at].lower not in language.weak_objects), len(clause))
     objects = [*clause[verb + 1 : begin], *clause[end:behind]]
     return [*clause[:start], *clause[begin:end], clause[verb], *objects, *front, *clause[behind:]]
 
@@ -81,11 +81,12 @@ def _is_command(clause: Sequence[Piece], verb: int, subject: int, language: Lang
     return clause[subject].lower != "ich" and is_plain
 
 
-def _does(things: Sequence[Piece], verb: Piece, person: Sequence[Piece], language: Language) -> bool:
+def _does(things: Sequence[Piece], rest: Sequence[Piece], person: Sequence[Piece], language: Language) -> bool:
     """Return True if a person does with a thing what only persons do: "die Rechnung bezahlt Ana"."""
     is_named = person[0].text[0].isupper() and person[0].kind == "word"
     is_thing = things[-1].lower.endswith(language.thing_endings) and things[0].lower in language.determiners
-    return is_named and is_thing and language.read_word(verb.lower) in language.deeds
+    first, last = rest[0].lower, rest[-1].lower
+    return is_named and is_thing and any(language.read_word(verb) in language.deeds for verb in (first, last, last + first))
 
 
 def _is_verb(piece: Piece, language: Language) -> bool:
