@@ -68,6 +68,8 @@ has_prefixes: True if a particle and its verb are one word in other places: auss
 verb_first: Verbs that may open a condition = the conjunction that they stand for: "wird er krank, ..." is "wenn".
 nominatives, weak_objects, open_pronouns: Pronouns that are subjects, objects, or either, of a language whose verb stands
     second, so that its subject may be behind it; without ``nominatives`` it does not.
+impersonals: Words before a verb that names no one who does it: se, on, "hay que".
+intransitives: Verbs without an object, whose subject may stand on either side.
 deeds, thing_endings: Verbs of what only persons do, and endings of nouns that are none: "die Rechnung bezahlt Ana".
 command_endings: Endings of verbs that give an order where they open a sentence: "starte", "envoyez".
 passives: Auxiliaries of what is done, not of what it is: wird.
@@ -115,6 +117,7 @@ family_endings: Endings after which stems are of one family: show and shown. The
 numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
+rewritten: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos".
 respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
@@ -228,6 +231,8 @@ class Language(FunctionWords):
     short_calendar: Mapping[str, str]
     signs: Mapping[str, str]
     contractions: Mapping[str, str]
+    rewritten: PhraseMeanings
+    rewritten_sizes: Mapping[str, int]
     respelled: Mapping[str, str]
     bare: Mapping[str, str]
     abbreviations: frozenset[str]
@@ -259,6 +264,8 @@ class Language(FunctionWords):
     predicatives: Mapping[str, str]
     thing_endings: tuple[str, ...]
     deeds: frozenset[str]
+    impersonals: frozenset[str]
+    intransitives: frozenset[str]
     times: frozenset[str]
     time_adverbs: frozenset[str]
     openings: frozenset[str]

@@ -129,6 +129,8 @@ def load_language(code: str) -> Language:
         "phrase_sizes": _measure(phrases),
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
+        "rewritten": (rewritten := _read_meanings(split, raw.get("rewritten", {}))),
+        "rewritten_sizes": _measure(rewritten),
         "bare": bare,
         "calendar": {form: key for name, key in _read_calendar(raw, "").items() for form in (name, stem(name))},
         "short_calendar": _read_calendar(raw, "short_"),
@@ -150,6 +152,7 @@ def load_language(code: str) -> Language:
         },
         "opposed_places": frozenset(map(frozenset, raw.get("opposed_places", ()))),
         "holders": _read_keys(raw.get("holders", ()), stem, synonyms),
+        "intransitives": _read_keys(raw.get("intransitives", ()), stem, synonyms),
         "deeds": _read_keys(raw.get("deeds", ()), stem, synonyms),
         "undoing": _read_keys(raw.get("undoing", ()), stem, synonyms),
         "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
@@ -185,7 +188,7 @@ _READ_KEYS = frozenset(
         *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
         *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
         *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
-        *("undoing", "deeds", "stem_verbs"),
+        *("undoing", "deeds", "intransitives", "stem_verbs", "rewritten"),
     )
 )
 # Type of a field = what makes it of the value in a file.
@@ -266,7 +269,7 @@ def _find_bare(respelled: Mapping[str, str], words: abc.Set[str]) -> dict[str, s
     return {spelled: min(of_one) for spelled, of_one in found.items() if len(of_one) == 1}
 
 
-def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:
+def _measure(phrases: Mapping[tuple[str, ...], Any]) -> dict[str, int]:
     """Return the length of the longest phrase that begins with a word."""
     sizes: dict[str, int] = {}
     for words in phrases:

@@ -2,10 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise, product
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
-from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Reading, Token, sort_as_written
 
 # Words of an item of a list, or of the last item with the phrase behind it.
@@ -20,6 +21,8 @@ _MOST_REPLACED = 2
 _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
 # Poles of quantities that are a part of the words before "is".
 _PARTS = frozenset(("most", "some", "few", "half"))
+# Words before a verb among which its auxiliaries and pronouns are.
+_MOST_BEFORE = 3
 # Endings of participles before a noun: "der gestartete Dienst".
 _ATTRIBUTE_ENDINGS = ("te", "ten", "ter", "tes", "tem", "ene", "enen", "ener", "enes", "enem")
 # Frame entry of "only".
@@ -36,7 +39,9 @@ def leave_out_verbs(
     In German a verb stands second or last: "er brach nach zehn Minuten ab", "er ist nach zehn Minuten abgebrochen".
     """
     verbs, verbs_there = find_verbs(a, language), find_verbs(b, language)
-    free = {at for at in verbs if places.get(at) in verbs_there and (_is_last(a, at) or _is_last(b, places[at]))}
+    is_free = _is_last if language.nominatives else partial(_is_impersonal, language=language)
+    judge = any if language.nominatives else all
+    free = {at for at in verbs if places.get(at) in verbs_there and judge((is_free(a, at), is_free(b, places[at])))}
     free_there = {places[at] for at in free}
     kept = [at for at in range(len(a.tokens)) if at not in free]
     kept_there = [at for at in range(len(b.tokens)) if at not in free_there]
@@ -48,6 +53,21 @@ def leave_out_verbs(
     return tokens, tokens_there, {n: new[places[at]] for n, at in enumerate(kept) if places.get(at) in new}
 
 
+def _is_impersonal(reading: Reading, at: int, language: Language) -> bool:
+    """Return True for a verb that names no one who does it, so that a noun may stand on either side of it.
+
+    "Se corta el césped", "hay que cortar el césped", "ha llegado el técnico".
+    """
+    token = reading.tokens[at]
+    form = token.text.lower()
+    if language.read_word(form) in language.intransitives or form.endswith(("arse", "erse", "irse")):
+        return True
+    start, _ = reading.find_sentence(token.start)
+    before = split_words(reading.source[start : token.start])[-_MOST_BEFORE:]
+    is_passive = language.is_participle(form) and not language.passive_auxiliaries.isdisjoint(before)
+    return is_passive or not language.impersonals.isdisjoint(before)
+
+
 def _is_last(reading: Reading, at: int) -> bool:
     """Return True for the last token of a clause."""
     token = reading.tokens[at]
@@ -56,7 +76,7 @@ def _is_last(reading: Reading, at: int) -> bool:
 
 def find_verbs(reading: Reading, language: Language) -> set[int]:
     """Return the positions of the verbs that are the only one of their clause, in a language with verbs at the end."""
-    if not language.nominatives:
+    if not (language.nominatives or language.impersonals):
         return set()
     clauses = defaultdict[int, list[int]](list)
     for at, token in enumerate(reading.tokens):

@@ -23,7 +23,7 @@ from consolidation_pipeline.core.differences.lexer import (
     split_pieces,
     unify_signs,
 )
-from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher
+from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher, replace_phrases
 from consolidation_pipeline.core.differences.quantities import add_numbers, in_small_units, measure
 from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
@@ -49,6 +49,7 @@ def read(text: str) -> Reading:
     return read_in(text, detect_language(text))
 
 
+@lru_cache(maxsize=1024)
 def read_in(text: str, code: str | None) -> Reading:
     """Read a text whose language is known from elsewhere, such as what stands around it."""
     language = load_language(code or "en")
@@ -87,6 +88,7 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = rewrite(list(split_pieces(self.text, language)), language)
+        pieces = replace_phrases(pieces, language) if language.rewritten else pieces
         pieces = join_times(pieces, language, self.text)
         pieces = unify_connectives(drop_remarks(pieces, language), language)
         pieces = join_negations(pieces, language)

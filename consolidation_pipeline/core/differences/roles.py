@@ -296,7 +296,7 @@ def _differ_in_aim(a: Reading, b: Reading, at: int, there: int, language: Langua
     if is_aim[0] == is_aim[1]:
         return False
     (aim, of_aim), (done, of_done) = ((a, at), (b, there)) if is_aim[0] else ((b, there), (a, at))
-    if language.has_prefixes and any(cue.category == "modality" for cue in done.cues):
+    if language.code != "en" and any(cue.category == "modality" for cue in done.cues):
         return False  # "es ist nötig, sie zu prüfen", "sie müssen geprüft werden"
     words = [reading.tokens[place].text.lower() for reading, place in ((aim, of_aim), (done, of_done))]
     return not language.is_past(words[0]) and language.is_past(words[1]) and of_done not in done.predicates
@@ -306,7 +306,8 @@ def _is_infinitive(word: Token, language: Language) -> bool:
     """Return True for a verb behind "to", or with "zu" in it: "to win", "zu gewinnen", "abzugeben"."""
     form = word.text.lower()
     is_joined = language.has_prefixes and form.startswith(tuple(language.particles)) and "zu" in form[2:-2]
-    return word.governor == "to" or is_joined or (word.governor in language.infinitive_marks and form == word.text)
+    is_marked = word.governor in language.infinitive_marks or form.endswith(language.infinitive_endings)
+    return word.governor == "to" or is_joined or (bool(word.governor) and is_marked and form == word.text)
 
 
 def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
