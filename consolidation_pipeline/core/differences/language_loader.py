@@ -217,6 +217,10 @@ def _read_phrases(raw: Mapping[str, Any], split: Callable[[str], tuple[str, ...]
         if phrase.role == "cue" and phrase.key not in _GRAMMAR:
             for form in list_stems("".join(words)):
                 phrases.setdefault(split(form), phrase)
+    for words, phrase in list(phrases.items()):
+        elided = words[-1][:-1]
+        if elided in raw.get("elisions", ()) and len(words) > 1:  # "dit qu'il", "dit que"
+            phrases.setdefault((*words[:-1], elided), phrase)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
     return phrases

@@ -146,7 +146,8 @@ def _has_determiner_behind(a: Reading, word: Token) -> bool:
 def _is_over(a: Reading, word: Token, language: Language) -> bool:
     """Return True if a word is a verb that tells what was, or stands behind an auxiliary that does."""
     tenses = {cue.pole for cue in a.cues if (cue.category, cue.place) == ("tense", word.place)}
-    return "past" in tenses or (language.is_past(word.text.lower()) and "present" not in tenses)
+    is_noun = split_words(a.source[: word.start])[-1:] and split_words(a.source[: word.start])[-1] in language.determiners
+    return "past" in tenses or (language.is_past(word.text.lower()) and "present" not in tenses and not is_noun)
 
 
 def _opens_claim(a: Reading, at: int, places: Mapping[int, int], cues: Sequence[Cue], language: Language) -> bool:

@@ -85,6 +85,7 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
         or _differ_in_subject(a, b, at, places[at], language)
         or _differ_in_owner(a, b, one, other, language)
         or _differ_in_possessor(a, b, at, places, language)
+        or _differ_in_joining(a, b, at, places)
         or _differ_in_host(a, b, at, places[at], places, language)
         or _differ_in_cause(a, b, at, places, language)
         or _differ_in_day(a, b, one, other, language)
@@ -173,6 +174,18 @@ def _differ_in_possessor(a: Reading, b: Reading, at: int, places: Mapping[int, i
         return owner in places and _is_apart(a, owner, b, (places[owner], there), {*places.values()}, language)
     origins = {place: origin for origin, place in places.items()}
     return other in origins and _is_apart(b, other, a, (origins[other], at), {*places}, language)
+
+
+def _differ_in_joining(a: Reading, b: Reading, at: int, places: Mapping[int, int]) -> bool:
+    """Return True if "and" joins a word and its genitive in one text: "Ann's brother calls", "Ann and her brother"."""
+    before = _find_before(a, at)
+    if before not in places:
+        return False
+    pairs = (a.tokens[before], a.tokens[at]), (b.tokens[places[before]], b.tokens[places[at]])
+    is_joined = [one.clause == other.clause and one.conjunct != other.conjunct for one, other in pairs]
+    is_near = [abs(one.place - other.place) == 1 for one, other in pairs]
+    is_owned = [other.gap in ("of", "s") or other.governor in OF_COMPOUNDS for _, other in pairs]
+    return all(is_near) and is_joined[0] != is_joined[1] and is_owned[is_joined[0]]
 
 
 def _is_apart(
