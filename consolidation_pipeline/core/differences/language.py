@@ -41,6 +41,7 @@ copula_kinds: Forms of "be" = which of two verbs they are, of a language that ha
 owners: Possessives = the owner: "his", "her".
 subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
+late_negations: Those of them behind their verb: "ne démarre plus".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
 genders: Pronouns of a person = he or she.
@@ -337,6 +338,7 @@ class Language(FunctionWords):
     attributes: frozenset[str]
     cases: Mapping[str, str]
     adverbial_negations: frozenset[str]
+    late_negations: frozenset[str]
     opposed_prepositions: frozenset[frozenset[str]]
     opposed_places: frozenset[frozenset[str]]
     holders: frozenset[str]

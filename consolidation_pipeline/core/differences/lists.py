@@ -20,7 +20,8 @@ def sort_lists(pieces: list[Piece], language: Language) -> list[Piece]:
         if piece.lower not in language.list_openers and piece.text != ":":
             continue
         items = _read_items(pieces, at + 1 + _is_adverb_at(pieces, at + 1, language), language)
-        if len(items) < 2 or not _are_free(pieces, items, language):
+        is_long = any(end - start > 1 and not _is_led(pieces[start:end], language) for start, end in items)
+        if len(items) < 2 + (is_long or (len(items) > 1 and items[0][0] > at + 1)) or not _are_free(pieces, items, language):
             continue
         ordered = sorted((pieces[start:end] for start, end in items), key=lambda item: language.stem(item[-1].lower))
         joints = [pieces[end:start] for (_, end), (start, _) in pairwise(items)]
@@ -60,6 +61,11 @@ def _read_items(pieces: Sequence[Piece], at: int, language: Language) -> list[It
             return []
     is_end = at >= len(pieces) or pieces[at].kind in ("stop", "comma")
     return items if is_last and is_end else []
+
+
+def _is_led(item: Sequence[Piece], language: Language) -> bool:
+    """Return True for an item of a word and its articles."""
+    return all(piece.lower in language.determiners for piece in item[:-1])
 
 
 def _is_second_word(pieces: Sequence[Piece], at: int, language: Language) -> bool:

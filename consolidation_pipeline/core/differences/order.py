@@ -60,12 +60,16 @@ def _is_impersonal(reading: Reading, at: int, language: Language) -> bool:
     """
     token = reading.tokens[at]
     form = token.text.lower()
-    if language.read_word(form) in language.intransitives or form.endswith(("arse", "erse", "irse")):
-        return True
     start, _ = reading.find_sentence(token.start)
     before = split_words(reading.source[start : token.start])[-_MOST_BEFORE:]
-    is_passive = language.is_participle(form) and not language.passive_auxiliaries.isdisjoint(before)
-    return is_passive or not language.impersonals.isdisjoint(before)
+    if not (language.determiners | language.prepositions | language.genitives).isdisjoint(before[-1:]):
+        return False
+    if language.read_word(form) in language.intransitives or form.endswith(("arse", "erse", "irse")):
+        return True
+    if language.is_participle(form) and not language.passive_auxiliaries.isdisjoint(before):
+        return True
+    is_near = bool(before) and (before[-1],) in language.phrases and before[-1] not in language.determiners
+    return not language.impersonals.isdisjoint(before[-2:] if is_near else before[-1:])
 
 
 def _is_last(reading: Reading, at: int) -> bool:
@@ -89,8 +93,11 @@ def _is_clause_verb(reading: Reading, at: int, language: Language) -> bool:
     """Return True for a verb that is no attribute: "startet", "gestartet", not "der gestartete Dienst"."""
     token = reading.tokens[at]
     form = token.text.lower().split()[-1]
-    is_first = token.place == 0 or token.text[0].islower()
-    if token.kind != "word" or not is_first or not (language.is_verb(form) or token.key in language.verbs):
+    if token.kind != "word" or not (token.text[0].islower() or reading.frame[:1] == (token.place,)):
+        return False
+    if language.impersonals:
+        return _is_impersonal(reading, at, language)
+    if not (language.is_verb(form) or token.key in language.verbs):
         return False
     following = next((one for one in reading.tokens if one.place == token.place + 1), None)
     is_before_noun = following is not None and following.gap == "tight" and following.text[0].isupper()

@@ -184,7 +184,7 @@ def _differ_in_joining(a: Reading, b: Reading, at: int, places: Mapping[int, int
     pairs = (a.tokens[before], a.tokens[at]), (b.tokens[places[before]], b.tokens[places[at]])
     is_joined = [one.clause == other.clause and one.conjunct != other.conjunct for one, other in pairs]
     is_near = [abs(one.place - other.place) == 1 for one, other in pairs]
-    is_owned = [other.gap in ("of", "s") or other.governor in OF_COMPOUNDS for _, other in pairs]
+    is_owned = [other.gap in ("of", "s") for _, other in pairs]
     return all(is_near) and is_joined[0] != is_joined[1] and is_owned[is_joined[0]]
 
 

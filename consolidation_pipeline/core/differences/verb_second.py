@@ -177,7 +177,7 @@ def _read_phrase(clause: Sequence[Piece], start: int, language: Language) -> tup
 
 def _is_quantity(piece: Piece, language: Language) -> bool:
     phrase = language.phrases.get((piece.lower,))
-    return piece.lower in language.numbers or (phrase is not None and phrase.key == "quantity")
+    return piece.lower in language.numbers or (phrase is not None and phrase.key in ("quantity", "restriction"))
 
 
 def _is_adjective(piece: Piece, language: Language) -> bool:
