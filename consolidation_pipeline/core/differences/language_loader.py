@@ -131,6 +131,8 @@ def load_language(code: str) -> Language:
         "phrase_sizes": _measure(phrases),
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
+        "rewritten": (rewritten := _read_meanings(split, raw.get("rewritten", {}))),
+        "rewritten_sizes": _measure(rewritten),
         "bare": bare,
         "calendar": {form: key for name, key in _read_calendar(raw, "").items() for form in (name, stem(name))},
         "short_calendar": _read_calendar(raw, "short_"),
@@ -152,6 +154,8 @@ def load_language(code: str) -> Language:
         },
         "opposed_places": frozenset(map(frozenset, raw.get("opposed_places", ()))),
         "holders": _read_keys(raw.get("holders", ()), stem, synonyms),
+        "intransitives": _read_keys(raw.get("intransitives", ()), stem, synonyms),
+        "deeds": _read_keys(raw.get("deeds", ()), stem, synonyms),
         "undoing": _read_keys(raw.get("undoing", ()), stem, synonyms),
         "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
         "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
@@ -188,7 +192,7 @@ _READ_KEYS = frozenset(
         *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
         *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
         *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
-        *("undoing", "stem_verbs", "rewriting"),
+        *("undoing", "deeds", "intransitives", "stem_verbs", "rewritten", "rewriting"),
     )
 )
 # Type of a field = what makes it of the value in a file.
@@ -217,6 +221,10 @@ def _read_phrases(raw: Mapping[str, Any], split: Callable[[str], tuple[str, ...]
         if phrase.role == "cue" and phrase.key not in _GRAMMAR:
             for form in list_stems("".join(words)):
                 phrases.setdefault(split(form), phrase)
+    for words, phrase in list(phrases.items()):
+        elided = words[-1][:-1]
+        if elided in raw.get("elisions", ()) and len(words) > 1:  # "dit qu'il", "dit que"
+            phrases.setdefault((*words[:-1], elided), phrase)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
     return phrases
@@ -283,7 +291,7 @@ def _find_bare(respelled: Mapping[str, str], words: abc.Set[str]) -> dict[str, s
     return {spelled: min(of_one) for spelled, of_one in found.items() if len(of_one) == 1}
 
 
-def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:
+def _measure(phrases: Mapping[tuple[str, ...], Any]) -> dict[str, int]:
     """Return the length of the longest phrase that begins with a word."""
     sizes: dict[str, int] = {}
     for words in phrases:

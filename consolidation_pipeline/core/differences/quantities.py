@@ -9,6 +9,7 @@ from consolidation_pipeline.core.differences.language import Language, is_unspac
 from consolidation_pipeline.core.differences.lexer import Piece
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
+_YEARS = re.compile(r"number:([\d.]+) year")
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
@@ -35,15 +36,18 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
 
 def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, str]:
     """Return the number of pieces of a number with its unit, if one follows the last piece of it, and its key."""
-    words = [piece.lower for piece in takewhile(lambda piece: piece.kind == "word", pieces[at + 1 : at + 3])]
+    behind = takewhile(lambda piece: piece.kind == "word" and piece.text[0] != "'", pieces[at + 1 : at + 3])
+    words = [piece.lower for piece in behind]
     if (unit := language.units.get(" ".join(words))) and len(words) > 1:  # "por ciento"
         return 3, f"number:{with_unit(number, ' ', unit)}"
     measured = with_unit(number, " ", language.units.get(words[0], words[0])) if words else None
     return (2 if measured else 1), f"number:{measured or plain(number)}"
 
 
-def in_bytes(key: str) -> str:
-    """Return the key of an amount of data in bytes, so that 2 GB is 2048 MB. GiB and GB are different units."""
+def in_small_units(key: str) -> str:
+    """Return the key of an amount of data in bytes, of years in months: 2 GB is 2048 MB. GiB and GB are two units."""
+    if years := _YEARS.fullmatch(key):
+        return f"number:{plain(Decimal(years[1]) * 12)} month"
     match = _DATA.fullmatch(key) if key.startswith("number:") else None
     if not match:
         return key
