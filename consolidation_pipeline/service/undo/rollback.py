@@ -64,7 +64,7 @@ class Rollback:
 
     @property
     def warnings(self) -> list[str]:
-        """Rows that came back with other values, and the effect on later runs: none after a redo or of what no run makes."""
+        """Rows that came back with other values, and the effect on later runs, if a run makes what was undone."""
         if self.kept_apart:
             merges = "1 merge" if self.kept_apart == 1 else f"{self.kept_apart} merges"
             told = f"later runs keep the memories of {merges} apart; undo this rollback to let them merge again"
