@@ -187,6 +187,8 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
             other = (at for at in range(end - 1, start - 1, -1) if _parts_verbs(kept[at], language))
             start = next(other, start)
             verb = next((verb for verb in range(end - 1, start - 1, -1) if _is_verb(kept, verb, start, language)), -1)
+            if verb < 0 and piece.lower in language.predicatives and _has_copula(kept[start:], language):
+                kept[-1] = piece._replace(lower=language.predicatives[piece.lower])
             if verb < 0 or (verb == end - 1 and not language.has_prefixes):
                 continue
             kept.pop()
@@ -197,6 +199,10 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
     return kept
 
 
+def _has_copula(pieces: Sequence[Piece], language: Language) -> bool:
+    return any(piece.lower in language.copulas for piece in pieces)
+
+
 def _parts_verbs(piece: Piece, language: Language) -> bool:
     """Return True for a negation, and for a marker that opens a clause."""
     phrase = language.phrases.get((piece.lower,)) if piece.kind == "word" else None
@@ -204,7 +210,7 @@ def _parts_verbs(piece: Piece, language: Language) -> bool:
         return False
     opens_clause = phrase.role == "marker" and phrase.key not in PHRASE_MARKERS
     is_negation = (phrase.key, phrase.pole) == ("polarity", "negative")
-    return opens_clause or (is_negation and not language.has_prefixes)  # "er springt nicht an"
+    return (opens_clause or is_negation) and not language.has_prefixes  # "er springt nach dem Start nicht an"
 
 
 def _ends_clause(pieces: Sequence[Piece], at: int, language: Language) -> bool:

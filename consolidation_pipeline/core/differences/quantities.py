@@ -9,6 +9,7 @@ from consolidation_pipeline.core.differences.language import Language, is_unspac
 from consolidation_pipeline.core.differences.lexer import Piece
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
+_YEARS = re.compile(r"number:([\d.]+) year")
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
@@ -43,8 +44,10 @@ def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Languag
     return (2 if measured else 1), f"number:{measured or plain(number)}"
 
 
-def in_bytes(key: str) -> str:
-    """Return the key of an amount of data in bytes, so that 2 GB is 2048 MB. GiB and GB are different units."""
+def in_small_units(key: str) -> str:
+    """Return the key of an amount of data in bytes, of years in months: 2 GB is 2048 MB. GiB and GB are two units."""
+    if years := _YEARS.fullmatch(key):
+        return f"number:{plain(Decimal(years[1]) * 12)} month"
     match = _DATA.fullmatch(key) if key.startswith("number:") else None
     if not match:
         return key
