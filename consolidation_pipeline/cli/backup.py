@@ -9,6 +9,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import read_settings
 from consolidation_pipeline.cli.output import JsonFlag, format_value, print_json, print_note, show_progress
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.admin.backup import Manifest
@@ -74,8 +75,9 @@ def _print_backup(state: str, file: Path, found: Manifest, *, as_json: bool, rev
         print_json({"file": str(file), "state": state, **found.model_dump(), **restored})
         return
     print(
-        f"{file} is {state}: {found.rows.get('projects', 0):,} projects, {found.rows.get('task_memories', 0):,} raw "
-        f"memories, {found.rows.get('consolidated_memories', 0):,} consolidated, "
+        f"{file} is {state}: {counted(found.rows.get('projects', 0), 'project')}, "
+        f"{found.rows.get('task_memories', 0):,} raw memories, "
+        f"{found.rows.get('consolidated_memories', 0):,} consolidated, "
         f"{found.rows.get('consolidation_changes', 0):,} changes in the ledger; {found.bytes / 1e6:.1f} MB"
     )
     print_note(

@@ -127,7 +127,7 @@ def _show(found: Recognition, name: str, project: str, mode: str) -> None:
         for word, has in (
             ("read", True),
             ("write", found.rights.write),
-            ("create schema", found.rights.create_schema),
+            (f"create {found.sidecar_name.partition(' ')[0]}", found.rights.create_schema),
             ("trigger", found.rights.watch),
         )
         if has

@@ -11,7 +11,6 @@ import typer
 from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import (
     JsonFlag,
-    fact_table,
     format_value,
     make_console,
     make_table,
@@ -93,7 +92,7 @@ def configure(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Set options of a project and print all effective options. Without KEY=VALUE, only print them.
+    """Set options of a project and print all options with their values. Without KEY=VALUE, only print them.
 
     consolidation_enabled=false is --disable.
     """
@@ -164,9 +163,11 @@ def _show(project: StoredProject, options: ConsolidationOptions, *, as_json: boo
         enabled = project.consolidation_enabled
         print_json({"project": project.slug, "enabled": enabled, "config": project.config, "effective": effective})
         return
-    shown = {name: f"{value}{'  (set)' if name in project.config else ''}" for name, value in effective.items()}
     state = "enabled" if project.consolidation_enabled else "disabled"
-    make_console().print(fact_table(f"{project.slug} ({state})", shown))
+    table = make_table("option", "value", "what it does", title=f"{project.slug} ({state})")
+    for name, field in type(options).model_fields.items():
+        table.add_row(name, f"{effective[name]}{'  (set)' if name in project.config else ''}", field.description)
+    make_console().print(table)
 
 
 @app.command()

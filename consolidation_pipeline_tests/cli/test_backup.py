@@ -17,7 +17,7 @@ def test_backup_round_trip_by_commands(
 ) -> None:
     file = tmp_path / "notes.backup"
     made = cli("backup", "create", file)
-    assert (made.code, f"{file} is written: 1 projects, 6 raw memories" in made.out) == (0, True)
+    assert (made.code, f"{file} is written: 1 project, 6 raw memories" in made.out) == (0, True)
     checked = cli("backup", "check", file, "--json").json
     assert (checked["state"], checked["rows"]["task_memories"]) == ("complete", 6)
     history = cli("history", "notes", "--json").json

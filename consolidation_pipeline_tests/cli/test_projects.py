@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_configure_sets_and_resets_options(cli: Cli) -> None:
     assert reset["config"] == {"new_threshold": 50}
     assert reset["effective"]["t_merge"] == "auto"
     assert cli("projects", "configure", "p", "--json").json == reset
-    assert "50  (set)" in cli("projects", "configure", "p").out
+    assert re.search(r"new_threshold +50  \(set\) +Number of new memories", cli("projects", "configure", "p").out)
 
 
 def test_option_alias_is_stored_under_own_name(cli: Cli) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidWebhookError, SchemaOutOfDateError
 from consolidation_pipeline.service.admin.findings import Finding, Status, list_finding
@@ -96,7 +97,7 @@ def _check_projects(engine: Engine) -> Iterator[Finding]:
     stuck = [f"job {job.id} of {job.slug}" for job in live if job.status == "running" and not job.busy]
     disabled = [project.slug for project in projects if not project.consolidation_enabled]
     off = f", disabled: {', '.join(disabled)}" if disabled else ""
-    yield Finding("projects", "ok", f"{len(projects)} projects{off}")
+    yield Finding("projects", "ok", f"{counted(len(projects), 'project')}{off}")
     yield list_finding("jobs", stuck, what="died while running; the next run continues it", fine="no job is stuck")
 
 
