@@ -31,6 +31,7 @@ def read_pages(*names: str) -> str:
     return "".join(map(read_page, names))
 
 
+@functools.cache
 def load_commands() -> dict[str, Any]:
     """Return the commands of the command line, by name."""
     from typer.main import get_command
@@ -59,25 +60,50 @@ def test_env_example_lists_every_setting() -> None:
 
 
 def test_links_in_docs_have_existing_targets() -> None:
-    for page in [PROJECT_ROOT / "README.md", *Path(PROJECT_ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for page in list_pages():
+        for target, _, heading in (
+            link.partition("#") for link in re.findall(r"\]\((?!https?:)(.+?)\)", page.read_text())
+        ):
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name}: {target}"
+            assert not heading or heading in list_headings(linked), f"{page.name}: {target}#{heading}"
 
 
-def test_commands_in_readme_exist() -> None:
-    pages = read_pages("README.md", "docs/operations.md", "docs/mcp.md", "docs/deploy.md")
-    used = set(re.findall(r"(?:^|`|\$ )consolidation ([a-z][a-z-]*)", pages, flags=re.MULTILINE))
-    assert used
-    assert used <= set(load_commands())
+def list_pages() -> list[Path]:
+    return [*PROJECT_ROOT.glob("*.md"), *(PROJECT_ROOT / "docs").rglob("*.md")]
 
 
-def test_subcommands_in_docs_exist() -> None:
-    groups = {name: found.commands for name, found in load_commands().items() if hasattr(found, "commands")}
-    pages = read_pages("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md", "docs/mcp.md")
-    used = re.findall(rf"consolidation ({'|'.join(groups)}) ([\w|]+)", pages)
-    missing = [f"{group} {name}" for group, names in used for name in names.split("|") if name not in groups[group]]
-    assert used
-    assert missing == []
+def list_headings(page: Path) -> set[str]:
+    """Return the headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_commands_in_docs_exist() -> None:
+    used = [
+        (page.name, command)
+        for page in list_pages()
+        for command in re.findall(
+            r"(?:^|[`(]|&& )consolidation ([a-z][^`|>;#&\n]*)", page.read_text(), flags=re.MULTILINE
+        )
+    ]
+    assert len(used) > 200
+    assert [(page, command, wrong) for page, command in used if (wrong := find_wrong_word(command))] == []
+
+
+def find_wrong_word(text: str) -> str | None:
+    """Return the first word of a command line that is no command, or no option of the command."""
+    found: Any = None
+    commands = load_commands()
+    words = text.split()
+    while words and commands:
+        name = words.pop(0)
+        if name not in commands:
+            return None if found and not re.fullmatch(r"[a-z-]+", name) else name
+        found = commands[name]
+        commands = getattr(found, "commands", {})
+    known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    return next((word for word in words if re.fullmatch(r"--[a-z-]+", word) and word not in {*known, "--help"}), None)
 
 
 def test_options_in_docs_exist() -> None:
