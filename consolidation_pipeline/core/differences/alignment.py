@@ -22,7 +22,7 @@ _FEW_WORDS = 3
 # Texts that both add details have this many words in common: "a fee for topping up" and "a limit to topping up": two.
 FEWEST_COMMON = 6
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
-OF_COMPOUNDS = frozenset("of for to in on at für von vom zu zum zur des im am de del du para pour".split())
+OF_COMPOUNDS = frozenset("of for to in on at für von vom zu zum zur des im am bei beim de del du para pour".split())
 _DATE = re.compile(r"date:\d{4}-(\d\d-\d\d)")
 _ERROR = re.compile(r"[A-Z][a-z]+(?:Error|Exception|Warning)")
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
@@ -122,7 +122,8 @@ class Alignment:
         if second.gap == "tight" or (second.gap == "s" and self.language.has_late_focus):  # デプロイのスクリプト
             return {one + other}
         if second.governor in OF_COMPOUNDS or second.gap == "of":
-            return {other + link + one for link in self.language.compound_links}
+            own = {other, *(other.removesuffix(end) for end in self.language.compound_links if second.gap == "of")}
+            return {bare + link + one for link in self.language.compound_links for bare in own}
         return set()
 
     def _pair_similar_words(self) -> None:

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from itertools import groupby, pairwise
 
@@ -54,6 +54,8 @@ def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: 
         at = _find_other_relative(a, b, places, relatives)
     if at is None:
         at = _find_joined(a, b, places, relatives, language)
+    if at is None and bool(relatives[0]) != bool(relatives[1]):
+        at = _find_stated(a, b, places, relatives)
     if at is None and _differ_in_relatives(relatives, language):
         at = min(places)
     return None if at is None else ([a.tokens[at]], [b.tokens[places[at]]])
@@ -221,6 +223,32 @@ def _find_joined(
             if joined not in language.demonstratives or any(here != there for here, there in sides):
                 return at
     return None
+
+
+def _find_stated(a: Reading, b: Reading, places: Mapping[int, int], relatives: Relatives) -> int | None:
+    """Return a word behind a relative clause that "and" joins to it in the other text.
+
+    "The switch that is red stops the pump", "the switch is red and stops the pump".
+    """
+    if relatives[1]:
+        pairs = {there: at for at, there in places.items()}
+        found = _find_stated(b, a, pairs, (relatives[1], relatives[0]))
+        return None if found is None else pairs[found]
+    first = min((at for at in places if a.tokens[at].start > relatives[0][0].end()), key=_by_start(a), default=None)
+    if first is None:
+        return None
+    opening, opening_there = a.tokens[first], b.tokens[places[first]]
+    for at, there in places.items():
+        one, other = a.tokens[at], b.tokens[there]
+        is_joined = one.conjunct - opening.conjunct != one.clause - opening.clause
+        is_joined_there = other.conjunct - opening_there.conjunct != other.clause - opening_there.clause
+        if one.start > opening.start and other.start > opening_there.start and is_joined_there and not is_joined:
+            return at
+    return None
+
+
+def _by_start(reading: Reading) -> Callable[[int], int]:
+    return lambda at: reading.tokens[at].start
 
 
 def _opens(reading: Reading, token: Token, begins: Set[int]) -> bool:

@@ -73,6 +73,8 @@ def _is_adverb(pieces: Sequence[Piece], start: int, behind: int, begin: int, lan
     following = pieces[behind]
     if following.kind == "comma" or following.lower in language.coordinators | language.sequence_words:
         return True
+    if language.has_prefixes and start == begin and following.lower in language.determiners:
+        return True  # "Erst den Ofen vorheizen, dann .."
     is_verb = (following.lower,) not in language.phrases and pieces[behind + 1].lower in language.determiners
     return is_verb if pieces[start].lower in language.order_adverbs else bool(before) or is_verb
 

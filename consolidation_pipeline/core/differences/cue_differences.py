@@ -205,6 +205,13 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return False
     if x.category == "polarity" and _denies_other_verb(one, x, other, y):
         return True
+    if (
+        x.category == "stance"
+        and x.text.lower() == y.text.lower()
+        and not _has_clauses(one)
+        and not _has_clauses(other)
+    ):
+        return False  # "probably the valve caused it", "it was caused probably by the valve"
     if language.has_late_focus and x.category in TIMES and _crosses_verb(one, x, other, y, language):
         return True
     if x.category == "quantity" and _tells_part_of_other(one, x, other, y, language):
@@ -222,6 +229,10 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return True
     is_free = _stands_alike(one, x, other, y) or _is_free_time(one, x, other, y, language)
     return not (is_free or _is_floated(one, x, other, y))
+
+
+def _has_clauses(side: _Side) -> bool:
+    return len({token.segment for token in side.tokens}) > 1
 
 
 def _stands_alike(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:

@@ -19,6 +19,7 @@ from consolidation_pipeline.core.differences.consequences import find_turned_con
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.exchanged_clauses import are_joined_anew, is_turned_in_time
 from consolidation_pipeline.core.differences.language import Language, split_words
+from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.language_loader import load_function_words, load_language
 from consolidation_pipeline.core.differences.order import (
     find_exchange,
@@ -26,9 +27,10 @@ from consolidation_pipeline.core.differences.order import (
     find_reordered,
     is_same_as_written,
     is_turned,
+    leave_out_verbs,
 )
 from consolidation_pipeline.core.differences.particles import differ_in_particles
-from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.differences.reader import read, read_in
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Cue, Reading, Token, sort_as_written
 from consolidation_pipeline.core.differences.roles import read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
@@ -128,6 +130,7 @@ def explain_readings(
         is_brief: Leave out a difference of the kind order where another one keeps the texts apart. The verdict is the
             same, and takes less time.
     """
+    a, b = _read_in_one_language(a, b)
     if explained := _explain_whole_texts(a, b):
         return explained
     first, second = sorted((a, b), key=_rank)
@@ -142,6 +145,7 @@ def explain_readings(
 
 def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = None) -> bool:
     """Return ``explain_readings(a, b, similarity).may_merge``. Most pairs are decided without all differences."""
+    a, b = _read_in_one_language(a, b)
     if explained := _explain_whole_texts(a, b):
         return explained.may_merge
     if _shares_too_little(a, b):
@@ -151,6 +155,14 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
     may_merge = _is_harmless(first, second, alignment)
     by_sentences = _explain_by_sentences(a, b, alignment, may_merge, similarity)
     return by_sentences.may_merge if by_sentences else may_merge
+
+
+def _read_in_one_language(a: Reading, b: Reading) -> tuple[Reading, Reading]:
+    """Return two readings in the language of both texts, if they share so many words that it is one language."""
+    if a.language == b.language or 2 * len(a.words & b.words) < min(len(a.words), len(b.words)):
+        return a, b
+    code = detect_language(f"{a.text}\n{b.text}")
+    return (read_in(a.text, code), read_in(b.text, code)) if code in (a.language, b.language) and code else (a, b)
 
 
 def _is_harmless(a: Reading, b: Reading, alignment: Alignment) -> bool:
@@ -293,15 +305,16 @@ def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool
         return
     if alignment.is_rearranged or are_joined_anew(a, b, alignment.of_a, alignment.language):
         return
-    if order := find_exchange(a.tokens, b.tokens):
+    tokens, tokens_there, places = leave_out_verbs(a, b, alignment.of_a, alignment.language)
+    if order := find_exchange(tokens, tokens_there):
         yield "exchange", *order
     elif is_brief:
         return
     elif order := find_new_side(a, b, alignment.of_a, alignment.language) or find_reordered(
-        a.tokens, b.tokens, alignment.of_a, alignment.language
+        tokens, tokens_there, places, alignment.language
     ):
         yield "order", *order
-    elif order := find_reordered(b.tokens, a.tokens, alignment.of_b, alignment.language):
+    elif order := find_reordered(tokens_there, tokens, {there: at for at, there in places.items()}, alignment.language):
         yield "order", *order[::-1]
 
 

@@ -41,6 +41,7 @@ copula_kinds: Forms of "be" = which of two verbs they are, of a language that ha
 owners: Possessives = the owner: "his", "her".
 subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
+late_negations: Those of them behind their verb: "ne démarre plus".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
 genders: Pronouns of a person = he or she.
@@ -66,6 +67,16 @@ alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
 verb_first: Verbs that may open a condition = the conjunction that they stand for: "wird er krank, ..." is "wenn".
+nominatives, weak_objects, open_pronouns: Pronouns that are subjects, objects, or either, of a language whose verb
+    stands second, so that its subject may be behind it; without ``nominatives`` it does not.
+impersonals: Words before a verb that names no one who does it: se, on, "hay que".
+intransitives: Verbs without an object, whose subject may stand on either side.
+deeds, thing_endings: Verbs of what only persons do, and endings of nouns that are none: "die Rechnung bezahlt Ana".
+command_endings: Endings of verbs that give an order where they open a sentence: "starte", "envoyez".
+passives: Auxiliaries of what is done, not of what it is: wird.
+noun_markers: Markers of clauses that may stand before a noun alone: "wegen Regen", "seit Mai".
+predicatives: Particles behind a form of "be" = the participle that they stand for: "zu" is "geschlossen".
+modals: Forms of verbs of modality: muss.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_ordinal_dots: True if a number with a full stop is an ordinal: "am 3. März".
 degrees: Quantities = the adverb that they are before a comparative or a participle: "etwas höher".
@@ -109,10 +120,9 @@ family_endings: Endings after which stems are of one family: show and shown. The
 numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
+rewritten: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos", なきゃ = なければ.
 respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
-contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid". In a script without blanks, any
-    signs that stand for others, wherever they are: ご覧になっ = 見, なきゃ = なければ.
-classes: Words of the patterns of ``rewriting.py``, by their names there.
+contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
@@ -131,6 +141,8 @@ neutral: Category = poles that may stand in one text alone.
 synonyms.groups: Words that are read as one: spellings, forms, abbreviations, and words of one meaning in any sentence.
 antonyms.pairs: Words that must not stand for each other.
 antonyms.things: Those of them that name things: what is said of one contradicts nothing that is said of the other.
+rewriting.rules: Patterns of signs and what stands in their place, ``\\1`` for what a group matched; ``rewriting.py``.
+rewriting.parts: Name = what stands for it in braces in these patterns, and in the parts below.
 """
 
 import re
@@ -169,6 +181,8 @@ class Phrase:
 
 # Meaning of each phrase, which is a tuple of words in lower case.
 PhraseMeanings = Mapping[tuple[str, ...], str]
+# What stands in the place of a match: groups of it, by their numbers, and signs.
+Template = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
@@ -225,7 +239,8 @@ class Language(FunctionWords):
     short_calendar: Mapping[str, str]
     signs: Mapping[str, str]
     contractions: Mapping[str, str]
-    classes: Mapping[str, Sequence[str]]
+    rewritten: PhraseMeanings
+    rewritten_sizes: Mapping[str, int]
     respelled: Mapping[str, str]
     bare: Mapping[str, str]
     abbreviations: frozenset[str]
@@ -247,6 +262,18 @@ class Language(FunctionWords):
     particles: frozenset[str]
     has_prefixes: bool
     verb_first: Mapping[str, str]
+    modals: frozenset[str]
+    nominatives: frozenset[str]
+    weak_objects: frozenset[str]
+    open_pronouns: frozenset[str]
+    command_endings: tuple[str, ...]
+    passives: frozenset[str]
+    noun_markers: frozenset[str]
+    predicatives: Mapping[str, str]
+    thing_endings: tuple[str, ...]
+    deeds: frozenset[str]
+    impersonals: frozenset[str]
+    intransitives: frozenset[str]
     times: frozenset[str]
     time_adverbs: frozenset[str]
     openings: frozenset[str]
@@ -305,6 +332,7 @@ class Language(FunctionWords):
     requests: tuple[str, ...]
     remarks: frozenset[str]
     clock: Clock
+    rewriting: tuple[tuple[re.Pattern[str], Template], ...]
     false_past_forms: frozenset[str]
     has_noun_capitals: bool
     naming: frozenset[str]
@@ -320,6 +348,7 @@ class Language(FunctionWords):
     attributes: frozenset[str]
     cases: Mapping[str, str]
     adverbial_negations: frozenset[str]
+    late_negations: frozenset[str]
     opposed_prepositions: frozenset[frozenset[str]]
     opposed_places: frozenset[frozenset[str]]
     holders: frozenset[str]
@@ -373,6 +402,10 @@ class Language(FunctionWords):
     def is_adverb(self, word: str) -> bool:
         """Return True if a word in lower case may stand anywhere in a clause: quickly, but not daily, a known word."""
         return word.endswith(self.adverb_endings) and self.stem(word) not in self.synonyms
+
+    def is_verb(self, word: str) -> bool:
+        """Return True if a word in lower case is a form of a verb of the lists."""
+        return self.stem(word) in self.verbs or self.is_participle(word)
 
     def read_word(self, word: str) -> str:
         """Return the key of a word in lower case: its stem, or the stem that stands for its synonyms."""

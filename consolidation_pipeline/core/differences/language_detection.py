@@ -15,6 +15,8 @@ _FEWEST_WORDS, _TIMES = 4, 3
 # Share of Chinese and Japanese characters among the words of a text in one of them.
 _SHARE = 0.5
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+# Letters that only one of the languages has, but for names.
+_LETTERS = {"de": re.compile("[äöüß]"), "es": re.compile("[ñóíáú]"), "fr": re.compile("[èêàçùûîôœ]")}
 # Text search configuration of Postgres for each language.
 _CONFIGURATIONS = {"en": "english", "de": "german", "es": "spanish", "fr": "french", "zh": "simple", "ja": "simple"}
 # Characters of a text that are read: the language of a longer one is told by its beginning.
@@ -46,6 +48,8 @@ def detect_language(text: str) -> str | None:
     is_clear = hits[best] * 8 >= len(words)
     if is_clear and hits[best] > max(hits[second], 1):
         return best
+    if (marked := [code for code, letters in _LETTERS.items() if letters.search(text)]) and len(marked) == 1:
+        return marked[0] if hits[marked[0]] else None
     known = {code: sum(_knows(code, word) for word in words) for code in LATIN}
     if is_clear:
         return max(LATIN, key=lambda code: (known[code], hits[code]))

@@ -188,6 +188,8 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
             other = (at for at in range(end - 1, start - 1, -1) if _parts_verbs(kept[at], language))
             start = next(other, start)
             verb = next((verb for verb in range(end - 1, start - 1, -1) if _is_verb(kept, verb, start, language)), -1)
+            if verb < 0 and piece.lower in language.predicatives and _has_copula(kept[start:], language):
+                kept[-1] = piece._replace(lower=language.predicatives[piece.lower])
             if verb < 0 or (verb == end - 1 and not language.has_prefixes):
                 continue
             kept.pop()
@@ -198,6 +200,10 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
     return kept
 
 
+def _has_copula(pieces: Sequence[Piece], language: Language) -> bool:
+    return any(piece.lower in language.copulas for piece in pieces)
+
+
 def _parts_verbs(piece: Piece, language: Language) -> bool:
     """Return True for a negation, and for a marker that opens a clause."""
     phrase = language.phrases.get((piece.lower,)) if piece.kind == "word" else None
@@ -205,7 +211,7 @@ def _parts_verbs(piece: Piece, language: Language) -> bool:
         return False
     opens_clause = phrase.role == "marker" and phrase.key not in PHRASE_MARKERS
     is_negation = (phrase.key, phrase.pole) == ("polarity", "negative")
-    return opens_clause or (is_negation and not language.has_prefixes)  # "er springt nicht an"
+    return (opens_clause or is_negation) and not language.has_prefixes  # "er springt nach dem Start nicht an"
 
 
 def _ends_clause(pieces: Sequence[Piece], at: int, language: Language) -> bool:
@@ -305,6 +311,9 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
             yield Piece("literal", literal.text, literal.text.lower(), f"{kind}:{literal.value}", at)
             at += len(literal.text) - bool(_SENTENCE_END.match(text, at + len(literal.text) - 1))
             word = ""
+            if clitic := _find_clitic(text, at, language):  # "2.14's bug" is none of 2.14 seconds
+                yield Piece("word", clitic, language.clitics[clitic], "", at)
+                at += len(clitic)
             continue
         if text[at] == " ":
             at += 1
@@ -335,6 +344,12 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         elif kind == "sign" or written != "-" or text[at - 1 : at].isspace():
             yield Piece("sign" if kind == "sign" else "comma", written, written, written, at)
         at = end
+
+
+def _find_clitic(text: str, at: int, language: Language) -> str:
+    """Return the clitic at an offset, behind a literal; empty if there is none."""
+    found = (one for one in language.clitics if text.startswith(one, at))
+    return next((one for one in found if not text[at + len(one) : at + len(one) + 1].isalnum()), "")
 
 
 def _name_sign(text: str, at: int, end: int, language: Language) -> str:

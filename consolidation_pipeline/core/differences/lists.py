@@ -19,8 +19,11 @@ def sort_lists(pieces: list[Piece], language: Language) -> list[Piece]:
     for at, piece in enumerate(pieces):
         if piece.lower not in language.list_openers and piece.text != ":":
             continue
-        items = _read_items(pieces, at + 1, language)
-        if len(items) < 2 or not _are_free(pieces, items, language):
+        items = _read_items(pieces, at + 1 + _is_adverb_at(pieces, at + 1, language), language)
+        is_long = any(end - start > 1 and not _is_led(pieces[start:end], language) for start, end in items)
+        if len(items) < 2 + (is_long or (len(items) > 1 and items[0][0] > at + 1)) or not _are_free(
+            pieces, items, language
+        ):
             continue
         ordered = sorted((pieces[start:end] for start, end in items), key=lambda item: language.stem(item[-1].lower))
         joints = [pieces[end:start] for (_, end), (start, _) in pairwise(items)]
@@ -29,6 +32,12 @@ def sort_lists(pieces: list[Piece], language: Language) -> list[Piece]:
             joined += [*joint, *item]
         pieces = [*pieces[: items[0][0]], *joined, *pieces[items[-1][1] :]]
     return pieces
+
+
+def _is_adverb_at(pieces: Sequence[Piece], at: int, language: Language) -> bool:
+    """Return True for a word such as "still" behind the opener of a list."""
+    phrase = language.phrases.get((pieces[at].lower,)) if at < len(pieces) else None
+    return phrase is not None and (phrase.key, phrase.pole) == ("tense", "still")
 
 
 def _read_items(pieces: Sequence[Piece], at: int, language: Language) -> list[Item]:
@@ -42,6 +51,7 @@ def _read_items(pieces: Sequence[Piece], at: int, language: Language) -> list[It
         if at >= len(pieces) or not _is_item(pieces[at], language):
             return []
         at += 1
+        at += _is_second_word(pieces, at, language)
         items.append((start, at))
         if at >= len(pieces) or is_last:
             break
@@ -53,6 +63,19 @@ def _read_items(pieces: Sequence[Piece], at: int, language: Language) -> list[It
             return []
     is_end = at >= len(pieces) or pieces[at].kind in ("stop", "comma")
     return items if is_last and is_end else []
+
+
+def _is_led(item: Sequence[Piece], language: Language) -> bool:
+    """Return True for an item of a word and its articles."""
+    return all(piece.lower in language.determiners for piece in item[:-1])
+
+
+def _is_second_word(pieces: Sequence[Piece], at: int, language: Language) -> bool:
+    """Return True for the last word of an item of two: "a red onion,"."""
+    if at >= len(pieces) or not _is_item(pieces[at], language):
+        return False
+    following = pieces[at + 1] if at + 1 < len(pieces) else None
+    return following is None or following.kind in ("stop", "comma") or following.lower in language.conjunctions
 
 
 def _is_item(piece: Piece, language: Language) -> bool:

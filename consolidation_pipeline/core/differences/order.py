@@ -2,10 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise, product
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
-from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Reading, Token, sort_as_written
 
 # Words of an item of a list, or of the last item with the phrase behind it.
@@ -20,10 +21,87 @@ _MOST_REPLACED = 2
 _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
 # Poles of quantities that are a part of the words before "is".
 _PARTS = frozenset(("most", "some", "few", "half"))
+# Words before a verb among which its auxiliaries and pronouns are.
+_MOST_BEFORE = 3
+# Endings of participles before a noun: "der gestartete Dienst".
+_ATTRIBUTE_ENDINGS = ("te", "ten", "ter", "tes", "tem", "ene", "enen", "ener", "enes", "enem")
 # Frame entry of "only".
 ONLY = "cue restriction only"
 # Words of two texts, in the order of each.
 Reordered = tuple[list[Token], list[Token]]
+
+
+def leave_out_verbs(
+    a: Reading, b: Reading, places: Mapping[int, int], language: Language
+) -> tuple[Sequence[Token], Sequence[Token], dict[int, int]]:
+    """Return the tokens of two texts, and the places, without verbs whose place grammar alone decides.
+
+    In German a verb stands second or last: "er brach nach zehn Minuten ab", "er ist nach zehn Minuten abgebrochen".
+    """
+    verbs, verbs_there = find_verbs(a, language), find_verbs(b, language)
+    is_free = _is_last if language.nominatives else partial(_is_impersonal, language=language)
+    judge = any if language.nominatives else all
+    free = {at for at in verbs if places.get(at) in verbs_there and judge((is_free(a, at), is_free(b, places[at])))}
+    free_there = {places[at] for at in free}
+    kept = [at for at in range(len(a.tokens)) if at not in free]
+    kept_there = [at for at in range(len(b.tokens)) if at not in free_there]
+    new = {at: number for number, at in enumerate(kept_there)}
+    tokens, tokens_there = (
+        [one.tokens[at]._replace(gap="loose") if at - 1 in left else one.tokens[at] for at in rest]
+        for one, rest, left in ((a, kept, free), (b, kept_there, free_there))
+    )
+    return tokens, tokens_there, {n: new[places[at]] for n, at in enumerate(kept) if places.get(at) in new}
+
+
+def _is_impersonal(reading: Reading, at: int, language: Language) -> bool:
+    """Return True for a verb that names no one who does it, so that a noun may stand on either side of it.
+
+    "Se corta el césped", "hay que cortar el césped", "ha llegado el técnico".
+    """
+    token = reading.tokens[at]
+    form = token.text.lower()
+    start, _ = reading.find_sentence(token.start)
+    before = split_words(reading.source[start : token.start])[-_MOST_BEFORE:]
+    if not (language.determiners | language.prepositions | language.genitives).isdisjoint(before[-1:]):
+        return False
+    if language.read_word(form) in language.intransitives or form.endswith(("arse", "erse", "irse")):
+        return True
+    if language.is_participle(form) and not language.passive_auxiliaries.isdisjoint(before):
+        return True
+    is_near = bool(before) and (before[-1],) in language.phrases and before[-1] not in language.determiners
+    return not language.impersonals.isdisjoint(before[-2:] if is_near else before[-1:])
+
+
+def _is_last(reading: Reading, at: int) -> bool:
+    """Return True for the last token of a clause."""
+    token = reading.tokens[at]
+    return all(other.place <= token.place for other in reading.tokens if other.clause == token.clause)
+
+
+def find_verbs(reading: Reading, language: Language) -> set[int]:
+    """Return the positions of the verbs that are the only one of their clause, in a language with verbs at the end."""
+    if not (language.nominatives or language.impersonals):
+        return set()
+    clauses = defaultdict[int, list[int]](list)
+    for at, token in enumerate(reading.tokens):
+        if _is_clause_verb(reading, at, language):
+            clauses[token.clause].append(at)
+    return {verbs[0] for verbs in clauses.values() if len(verbs) == 1}
+
+
+def _is_clause_verb(reading: Reading, at: int, language: Language) -> bool:
+    """Return True for a verb that is no attribute: "startet", "gestartet", not "der gestartete Dienst"."""
+    token = reading.tokens[at]
+    form = token.text.lower().split()[-1]
+    if token.kind != "word" or not (token.text[0].islower() or reading.frame[:1] == (token.place,)):
+        return False
+    if language.impersonals:
+        return _is_impersonal(reading, at, language)
+    if not (language.is_verb(form) or token.key in language.verbs):
+        return False
+    following = next((one for one in reading.tokens if one.place == token.place + 1), None)
+    is_before_noun = following is not None and following.gap == "tight" and following.text[0].isupper()
+    return not (is_before_noun and form.endswith(_ATTRIBUTE_ENDINGS) and token.gap != "tight")
 
 
 def find_exchange(a: Sequence[Token], b: Sequence[Token]) -> Reordered | None:
@@ -437,7 +515,14 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     ):
         return None
     is_adverb = any(token.text.lower().endswith(language.adverb_endings) for token in (*tokens_a, *tokens_b))
+    if has_exchanged and any(map(_is_sole_verb, (a, b), (tokens_a, tokens_b), (language, language))):
+        return None
     return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)
+
+
+def _is_sole_verb(reading: Reading, words: Sequence[Token], language: Language) -> bool:
+    """Return True if one of some words is a verb whose place grammar alone decides."""
+    return any(reading.tokens[at] in words for at in find_verbs(reading, language))
 
 
 def _is_only(a: Reading, changed: Sequence[int]) -> bool:

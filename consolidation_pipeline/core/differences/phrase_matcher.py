@@ -11,6 +11,23 @@ _LONGEST_LABEL = 8
 _LONGEST_OVERLAP = 2
 
 
+def replace_phrases(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with other words in place of phrases that say the same: "un cuarto de hora", なきゃ."""
+    found: list[Piece] = []
+    at = 0
+    while at < len(pieces):
+        sizes = range(min(language.rewritten_sizes.get(pieces[at].lower, 0), len(pieces) - at), 0, -1)
+        words = (tuple(piece.lower for piece in pieces[at : at + size]) for size in sizes)
+        phrase = next((one for one in words if one in language.rewritten), None)
+        if phrase is None:
+            found.append(pieces[at])
+            at += 1
+            continue
+        found += [pieces[at]._replace(lower=word) for word in language.rewritten[phrase].split()]
+        at += len(phrase)
+    return found
+
+
 class PhraseMatcher:
     """Finds the phrases of a language in the pieces of a text."""
 

@@ -412,6 +412,7 @@ def _split_phrases(reading: Reading, items: Sequence[_Item]) -> list[_Phrase]:
             continue
         if match and _INFLECTION.search(rest[match.end() :].removesuffix("お").removesuffix("ご")):
             return []
-        phrases.append(_Phrase(tuple(names), _SAME_PARTICLES.get(particle, particle)))
+        is_when = one.is_time and len(names) == 1 and particle == "に"
+        phrases.append(_Phrase(tuple(names), "" if is_when else _SAME_PARTICLES.get(particle, particle)))
         names = []
     return phrases

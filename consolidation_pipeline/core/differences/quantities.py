@@ -14,6 +14,7 @@ _MINUTES = ("分钟", "分間", "分")
 _HALF = Decimal("0.5")
 # From here on, a number multiplies all that stands before it: 二十五万.
 _MYRIAD = 10_000
+_YEARS = re.compile(r"number:([\d.]+) year")
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
@@ -67,7 +68,8 @@ def _read_digits(pieces: Sequence[Piece], at: int) -> Decimal | None:
 
 def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, str]:
     """Return the number of pieces of a number with its unit, if one follows the last piece of it, and its key."""
-    words = [piece.lower for piece in takewhile(lambda piece: piece.kind == "word", pieces[at + 1 : at + 3])]
+    behind = takewhile(lambda piece: piece.kind == "word" and piece.text[0] != "'", pieces[at + 1 : at + 3])
+    words = [piece.lower for piece in behind]
     size = len(words) if " ".join(words) in language.units else min(len(words), 1)  # "por ciento"
     if not size:
         return 1, f"number:{plain(number)}"
@@ -92,8 +94,10 @@ def _read_minutes(pieces: Sequence[Piece], at: int, language: Language) -> tuple
     return (number, size + len(unit)) if number is not None and unit else (Decimal(0), 0)
 
 
-def in_bytes(key: str) -> str:
-    """Return the key of an amount of data in bytes, so that 2 GB is 2048 MB. GiB and GB are different units."""
+def in_small_units(key: str) -> str:
+    """Return the key of an amount of data in bytes, of years in months: 2 GB is 2048 MB. GiB and GB are two units."""
+    if years := _YEARS.fullmatch(key):
+        return f"number:{plain(Decimal(years[1]) * 12)} month"
     match = _DATA.fullmatch(key) if key.startswith("number:") else None
     if not match:
         return key

@@ -23,12 +23,13 @@ from consolidation_pipeline.core.differences.lexer import (
     split_pieces,
     unify_signs,
 )
-from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher
-from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure, scale
+from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher, replace_phrases
+from consolidation_pipeline.core.differences.quantities import add_numbers, in_small_units, measure, scale
 from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
+from consolidation_pipeline.core.differences.verb_second import put_subjects_first
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 # "You should", "we must"
@@ -48,6 +49,7 @@ def read(text: str) -> Reading:
     return read_in(text, detect_language(text))
 
 
+@lru_cache(maxsize=1024)
 def read_in(text: str, code: str | None) -> Reading:
     """Read a text whose language is known from elsewhere, such as what stands around it."""
     language = load_language(code or "en")
@@ -85,12 +87,15 @@ class _Reader:
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
-        pieces = rewrite(list(split_pieces(self.text, language)), language)
+        pieces = list(split_pieces(self.text, language))
+        pieces = replace_phrases(pieces, language) if language.rewritten else pieces
+        pieces = rewrite(pieces, language)
         pieces = join_times(pieces, language, self.text)
         pieces = unify_connectives(drop_remarks(pieces, language), language)
         pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
+        pieces = put_subjects_first(pieces, language) if language.nominatives else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
         pieces = move_tools(pieces, language)
         at, is_opening, sentence_start, relative = 0, True, 0, -1
@@ -177,7 +182,7 @@ class _Reader:
             return 1, language.phrases.get((word,))
         if word in language.participle_prepositions and self.tokens and not self.words_before:
             return 1, Phrase("light")
-        if word in language.late_spans and self.tokens and _DURATION.fullmatch(self.tokens[-1].key):
+        if word in language.late_spans and self.tokens and self._is_span(self.tokens[-1]):
             return 1, Phrase("light")
         if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
             return 1, Phrase("cue", "tense", "past")
@@ -207,6 +212,10 @@ class _Reader:
         if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
             return size, Phrase("marker", "to")  # "from May until June"
         return size, meaning
+
+    def _is_span(self, token: Token) -> bool:
+        """Return True for a duration: "30 Tage", "eine Stunde"."""
+        return bool(_DURATION.fullmatch(token.key)) or self.language.stem(token.text.lower()) in self.language.times
 
     def _opens_demand(self, opening: Sequence[Piece]) -> bool:
         """Return True if a sentence opens with words such as "you should", behind which "always" says nothing."""
@@ -504,7 +513,7 @@ class _Reader:
         self.words_before, self.gap = 0, "loose" if is_time else "tight"
         self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
         self.tokens.append(
-            Token(quote(self.text, pieces), in_bytes(key), kind, len(self.tokens), *where, pieces[0].start)
+            Token(quote(self.text, pieces), in_small_units(key), kind, len(self.tokens), *where, pieces[0].start)
         )
 
     def _is_time(self, word: str, key: str) -> bool:
@@ -519,6 +528,8 @@ class _Reader:
         if is_said and (word in language.calendar or _DURATION.fullmatch(key)):
             return True
         is_said = is_said or self.pointed == len(self.tokens)  # "this morning"
+        if self.tokens and self.tokens[-1].text.lower() in language.time_adverbs and not self.words_before:
+            is_said = is_said or language.has_noun_capitals  # "morgen früh"
         is_counted = is_said or (self.tokens and _TIMES.fullmatch(self.tokens[-1].key))  # "twice a year"
         return bool(is_counted) and language.stem(word) in language.times
 

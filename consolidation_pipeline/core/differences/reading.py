@@ -14,7 +14,6 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Beginning of the class of a light verb.
 VERB = "verb-"
-_BE = f"{VERB}be "
 # Class of words such as 了, which may stand anywhere behind a verb.
 DONE = "done"
 # Class of other words that say nothing.
@@ -148,10 +147,12 @@ class Reading:
     def predicates(self) -> frozenset[int]:
         """Positions of the tokens after a form of "be"."""
         at = {token.place: at for at, token in enumerate(self.tokens)}
+        language = load_language(self.language or "en")
+        copulas = {f"{VERB}{language.read_word(word)}" for word in language.copulas}
         return frozenset(
             at[word]
             for before, word in pairwise(self.frame)
-            if isinstance(word, int) and isinstance(before, str) and before.startswith(_BE)
+            if isinstance(word, int) and isinstance(before, str) and before.partition(" ")[0] in copulas
         )
 
     @cached_property
@@ -239,12 +240,18 @@ class Reading:
         clauses = defaultdict[int, list[int]](list)
         for at, token in enumerate(self.tokens):
             clauses[token.clause].append(at)
-        is_late = load_language(self.language or "en").has_late_focus
-        return [_find_scope(cue, self.tokens, clauses[cue.clause], is_late) for cue in self.cues]
+        language = load_language(self.language or "en")
+        is_late, behind = language.has_late_focus, language.late_negations
+        return [
+            _find_scope(cue, self.tokens, clauses[cue.clause], is_late, cue.text.lower() in behind) for cue in self.cues
+        ]
 
 
-def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int], is_late: bool) -> list[int]:
+def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int], is_late: bool, is_behind: bool) -> list[int]:
     distance = {at: tokens[at].place - cue.place for at in clause}
+    if is_behind and cue.category == "polarity":
+        near = [at for at in distance if -1 <= distance[at] < 2]
+        return near or [at for at in distance if -2 <= distance[at] < 0]
     if is_late and cue.category in ("marker", "time") and any(place < 0 for place in distance.values()):
         return [at for at in distance if -2 <= distance[at] < 0]
     if cue.category == "marker":

@@ -146,7 +146,11 @@ def _has_determiner_behind(a: Reading, word: Token) -> bool:
 def _is_over(a: Reading, word: Token, language: Language) -> bool:
     """Return True if a word is a verb that tells what was, or stands behind an auxiliary that does."""
     tenses = {cue.pole for cue in a.cues if (cue.category, cue.place) == ("tense", word.place)}
-    return "past" in tenses or (language.is_past(word.text.lower()) and "present" not in tenses)
+    before = split_words(a.source[: word.start])[-1:]
+    is_noun = not language.determiners.isdisjoint(before)
+    # "L'accès est ouvert"
+    is_noun |= not language.copulas.isdisjoint(before) and not tenses and word.text.lower() in language.participles
+    return "past" in tenses or (language.is_past(word.text.lower()) and "present" not in tenses and not is_noun)
 
 
 def _opens_claim(a: Reading, at: int, places: Mapping[int, int], cues: Sequence[Cue], language: Language) -> bool:

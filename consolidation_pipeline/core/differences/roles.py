@@ -38,6 +38,8 @@ _DIRECTIONS = {"from", "to"}
 _LIMITS = ({"above", "from"}, {"below", "to"}, {"below", "until"})
 # Beginning of the frame entries of "have".
 _HAVE = f"{VERB}have"
+# The comma between a noun and a relative pronoun.
+_BEHIND_NOUN = re.compile(r"[A-ZÄÖÜ0-9][\w-]*,\s*\Z")
 _WORD_BEFORE = re.compile(r"(\w+)\W+\Z")
 
 
@@ -83,6 +85,7 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
         or _differ_in_subject(a, b, at, places[at], language)
         or _differ_in_owner(a, b, one, other, language)
         or _differ_in_possessor(a, b, at, places, language)
+        or _differ_in_joining(a, b, at, places)
         or _differ_in_host(a, b, at, places[at], places, language)
         or _differ_in_cause(a, b, at, places, language)
         or _differ_in_day(a, b, one, other, language)
@@ -171,6 +174,18 @@ def _differ_in_possessor(a: Reading, b: Reading, at: int, places: Mapping[int, i
         return owner in places and _is_apart(a, owner, b, (places[owner], there), {*places.values()}, language)
     origins = {place: origin for origin, place in places.items()}
     return other in origins and _is_apart(b, other, a, (origins[other], at), {*places}, language)
+
+
+def _differ_in_joining(a: Reading, b: Reading, at: int, places: Mapping[int, int]) -> bool:
+    """Return True if "and" joins a word and its genitive in one text: "Ann's brother calls", "Ann and her brother"."""
+    before = _find_before(a, at)
+    if before not in places:
+        return False
+    pairs = (a.tokens[before], a.tokens[at]), (b.tokens[places[before]], b.tokens[places[at]])
+    is_joined = [one.clause == other.clause and one.conjunct != other.conjunct for one, other in pairs]
+    is_near = [abs(one.place - other.place) == 1 for one, other in pairs]
+    is_owned = [other.gap in ("of", "s") for _, other in pairs]
+    return all(is_near) and is_joined[0] != is_joined[1] and is_owned[is_joined[0]]
 
 
 def _is_apart(
@@ -290,12 +305,22 @@ def _is_behind_have(reading: Reading, word: Token) -> bool | None:
 
 def _differ_in_aim(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:
     """Return True if a verb is the aim of one text and done in the other one: "to win", "and won"."""
-    is_aim = [reading.tokens[place].governor == "to" for reading, place in ((a, at), (b, there))]
+    is_aim = [_is_infinitive(reading.tokens[place], language) for reading, place in ((a, at), (b, there))]
     if is_aim[0] == is_aim[1]:
         return False
     (aim, of_aim), (done, of_done) = ((a, at), (b, there)) if is_aim[0] else ((b, there), (a, at))
+    if language.code != "en" and any(cue.category == "modality" for cue in done.cues):
+        return False  # "es ist nötig, sie zu prüfen", "sie müssen geprüft werden"
     words = [reading.tokens[place].text.lower() for reading, place in ((aim, of_aim), (done, of_done))]
     return not language.is_past(words[0]) and language.is_past(words[1]) and of_done not in done.predicates
+
+
+def _is_infinitive(word: Token, language: Language) -> bool:
+    """Return True for a verb behind "to", or with "zu" in it: "to win", "zu gewinnen", "abzugeben"."""
+    form = word.text.lower()
+    is_joined = language.has_prefixes and form.startswith(tuple(language.particles)) and "zu" in form[2:-2]
+    is_marked = word.governor in language.infinitive_marks or form.endswith(language.infinitive_endings)
+    return word.governor == "to" or is_joined or (bool(word.governor) and is_marked and form == word.text)
 
 
 def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
@@ -350,12 +375,23 @@ def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language:
             continue
         is_same_form = len(a.frame) == len(b.frame) or "relative" in cases[0] + cases[1]
         is_known = all(cases) and (language.has_late_focus or is_same_form)
+        if {*cases} == {"subject", "object"} and _is_impersonal(a, language) != _is_impersonal(b, language):
+            continue  # "den Chef muss man fragen", "der Chef muss gefragt werden"
         if cases[0] != cases[1] and (is_known or "than" in cases):
             return [at]
         if all(cases) and cases[0] != cases[1]:
             changed[cases] = at
     pair = next((pair for pair in changed if pair[::-1] in changed), None)
     return [changed[pair], changed[pair[::-1]]] if pair else ()
+
+
+def _is_impersonal(reading: Reading, language: Language) -> bool:
+    """Return True if a text does not name who does it: "es gibt", "wird gelesen"."""
+    words = reading.words
+    is_passive = not words.isdisjoint(language.passives) and any(
+        language.is_participle(token.text.lower()) for token in reading.tokens
+    )
+    return is_passive or {"es", "gibt"} <= words
 
 
 def _find_case(reading: Reading, word: Token, language: Language) -> str:
@@ -366,8 +402,8 @@ def _find_case(reading: Reading, word: Token, language: Language) -> str:
             return ""
         return language.cases.get(found[1], "") if found else ""
     found = _match_before(reading.source, word)
-    case = language.cases.get(found[1].lower(), "") if found else ""
-    return f"relative {case}" if case and found and reading.source[: found.start()].rstrip().endswith(",") else case
+    case = language.cases.get(found[1].lower(), "") if found and word.text[0].isupper() else ""
+    return f"relative {case}" if case and found and _BEHIND_NOUN.search(reading.source, 0, found.start()) else case
 
 
 def _have_one_role(one: tuple[Reading, Token], other: tuple[Reading, Token]) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 
 from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON, Alignment
 from consolidation_pipeline.core.differences.attachment import find_new_place
@@ -12,7 +13,7 @@ from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
 from consolidation_pipeline.core.differences.order import Reordered, find_new_sequence, find_new_subject, find_replaced
 from consolidation_pipeline.core.differences.particles import find_new_particle, find_turned_person
-from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.differences.reading import VERB, Reading, Token
 from consolidation_pipeline.core.differences.reports import find_new_frame
 from consolidation_pipeline.core.differences.restrictions import find_restriction
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
@@ -48,6 +49,8 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
         yield "word", *((undoing, []) if undoing[0] in alignment.left_a else ([], undoing))
     if any(token.text.lower() in language.causatives for token in (*alignment.left_a, *alignment.left_b)):
         yield "word", alignment.left_a, alignment.left_b
+    if language.infinitive_endings and _lets_do(a, language) != _lets_do(b, language):
+        yield "word", list(alignment.a), list(alignment.b)
     if words := _find_new_quotation(a, b, alignment):
         yield "word", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
@@ -59,6 +62,16 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
         yield "modifier", one, other
 
 
+def _lets_do(reading: Reading, language: Language) -> bool:
+    """Return True if others do it: "il fait réparer le toit"."""
+    verbs = {f"{VERB}{language.read_word(word)}" for word in language.causatives}
+    return any(
+        str(before).split()[0] in verbs and reading.tokens[word].text.lower().endswith(language.infinitive_endings)
+        for before, word in pairwise(reading.frame)
+        if isinstance(word, int) and not isinstance(before, int) and not reading.whole
+    )
+
+
 def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the words of one text alone that mean another thing without their hyphen, and the words of the other."""
     for one, other in ((a, b), (b, a)):
@@ -67,10 +80,12 @@ def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple
 
 def _undoes(token: Token, alignment: Alignment) -> bool:
     """Return True if one text adds that what both tell was undone: "rolled out and rolled back"."""
+    if token.key in alignment.language.undoing and token.kind == "word":
+        return True
     if token.gap != "and":
         return False
     keys = {one.key for one in (*alignment.a, *alignment.b)}
-    return token.key in alignment.language.undoing or bool(alignment.language.opposites.get(token.key, set()) & keys)
+    return bool(alignment.language.opposites.get(token.key, set()) & keys)
 
 
 def _find_new_article(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:

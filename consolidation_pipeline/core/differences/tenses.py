@@ -5,12 +5,14 @@ from collections.abc import Mapping
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
-from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 from consolidation_pipeline.core.differences.verb_times import tell_time
 
 # Text before the first word of a sentence, maybe with the mark of a list.
 _OPENING = re.compile(r"(?:^|[.!?:;\n])[\s\W]*(?:\d{1,2}[.)]\s*)?$")
 _MOST_BEFORE = 12
+# What is not done yet.
+_UNDONE = (("tense", "future"), ("tense", "will"))
 # It tells no time: 送信済みです.
 _COPULA = "です"
 # What lasts since it was done.
@@ -110,11 +112,27 @@ def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: L
     """Return a verb that opens a request in one text and a report in the other: "Restart it", "Restarted it"."""
     for at, there in places.items():
         one, other = a.tokens[at], b.tokens[there]
-        has_past, has_past_there = (language.is_past(token.text.lower()) for token in (one, other))
-        is_other = one.kind == other.kind == "word" and has_past != has_past_there
-        if is_other and _opens_sentence(a, one) and _opens_sentence(b, other):
+        if not one.kind == other.kind == "word":
+            continue
+        has_past, has_past_there = (any(map(language.is_past, t.text.lower().split())) for t in (one, other))
+        if has_past == has_past_there:
+            continue
+        if _opens_sentence(a, one) and _opens_sentence(b, other):
+            return [one], [other]
+        (asks, verb), report = ((b, other), a) if has_past else ((a, one), b)
+        if _opens_sentence(asks, verb) and _is_command(verb, language) and not any(map(_is_unreal, report.cues)):
             return [one], [other]
     return None
+
+
+def _is_command(verb: Token, language: Language) -> bool:
+    """Return True for a verb that gives an order as its first word: "Starte", "Envoyez", not a noun."""
+    form = verb.text.lower()
+    return bool(language.command_endings) and form.endswith(language.command_endings)
+
+
+def _is_unreal(cue: Cue) -> bool:
+    return cue.category in ("modality", "request") or (cue.category, cue.pole) in _UNDONE
 
 
 def find_wanted_state(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:

@@ -1,10 +1,13 @@
 """Times of verbs: what was, is, will or would be done, by their forms and the auxiliaries in their sentence."""
 
+import re
 from typing import Literal
 
 from consolidation_pipeline.core.differences.language import WORD, Language
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
+# A German participle: "ist gestiegen", "ist abgestürzt".
+_MOVED = re.compile(r"[a-zäöüß]*ge[a-zäöüß]{2,}(?:t|en)")
 Time = Literal["past", "present", "future", "conditional"]
 
 # Words before a verb among which its auxiliaries are, where they stand right before it: "has not yet been moved".
@@ -23,7 +26,7 @@ def tell_time(reading: Reading, verb: Token, language: Language) -> Time | None:
         return "conditional"
     if language.is_future(form):
         return "future"
-    if form.endswith(language.imperfect_endings):
+    if form.endswith(language.imperfect_endings) and form not in language.false_past_forms:
         return "past"
     before, behind = _split(reading.source[start : verb.start]), _split(reading.source[verb.start + len(form) : end])
     near = {*before, *behind} if language.has_late_participles else {*before[-_MOST_BEFORE:]}
@@ -33,6 +36,13 @@ def tell_time(reading: Reading, verb: Token, language: Language) -> Time | None:
     if not near.isdisjoint(language.perfect_auxiliaries):
         is_late = language.has_late_participles and not behind
         return "past" if is_participle or language.is_past(form) or is_late else None
+    if (
+        language.has_late_participles
+        and not is_participle
+        and not near.isdisjoint(language.copulas)
+        and _MOVED.fullmatch(form)
+    ):
+        return "past"
     is_form = form in language.past_forms or form.endswith(language.preterite_endings)
     is_form &= not form.endswith(language.ambiguous_endings) and form not in language.false_past_forms
     if not is_participle and not is_form and not language.is_past(form):

@@ -14,6 +14,10 @@ LIGHT_EDITS = [
     ("電池は2週間ごとに交換する。", "電池は2週間に1回交換する。"),
     ("データは5分ごとに同期する。", "データは5分毎に同期する。"),
     # units
+    ("The wind reaches 60 km/h.", "The wind reaches 60 kilometres per hour."),
+    ("The pump moves 5 litres a minute.", "The pump moves 5 l/min."),
+    ("The lift carries 9 t.", "The lift carries 9 tonnes."),
+    ("The timeout is 5m.", "The timeout is 5 minutes."),
     ("连接超时是120秒。", "连接超时是两分钟。"),
     ("任务运行半小时。", "任务运行30分钟。"),
     # objects and agents

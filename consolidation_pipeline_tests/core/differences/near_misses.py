@@ -11,6 +11,13 @@ NEAR_MISSES = [
     ("La escalera está fuera del granero.", "La escalera está en el granero."),
     ("钥匙在箱子上。", "钥匙在箱子里。"),
     ("鍵は箱の上にある。", "鍵は箱の中にある。"),
+    # metres and minutes, amounts and rates
+    ("The rope is 5 m long.", "The rope is 5 minutes long."),
+    ("The bar moves 2 m.", "The bar moves 120 s."),
+    ("The wind reaches 60 km/h.", "The wind reaches 60 km."),
+    ("The floor takes 40 W/m².", "The floor takes 40 W."),
+    ("Die Bühne fährt 2 m/s.", "Die Bühne fährt 2 m/min."),
+    ("It is fixed in Python 2.14's parser.", "It is fixed in Python 2.14 s parser."),
     # what was undone, what is so again
     ("The patch was rolled out.", "The patch was rolled out and rolled back."),
     ("Die Bestellung wurde bestätigt.", "Die Bestellung wurde bestätigt und storniert."),

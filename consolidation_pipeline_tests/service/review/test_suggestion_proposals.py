@@ -17,11 +17,11 @@ from consolidation_pipeline_tests.openai_server import OpenAIServer, change_numb
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
 from consolidation_pipeline_tests.service.knowledge.test_supersessions import dated
 from consolidation_pipeline_tests.service.model_replies import suggestion_reply
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import MERGING, SLUG, Pipeline, note_id, run_phases
 
 OPTIONS: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini", "summarize": False, "archive": False}
 PHASE = "consolidation_suggestions"
-PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories", PHASE)
+PHASES = (*MERGING, PHASE)
 
 
 def propose(pipeline: Pipeline, phases: Sequence[str] = PHASES) -> ProposalResult:
