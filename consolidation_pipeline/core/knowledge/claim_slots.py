@@ -250,9 +250,10 @@ def measure(token: Token) -> str:
 
 
 def tells_amount(claim: Claim) -> bool:
-    """Return True if a sentence has amounts with a unit, and no time or date."""
+    """Return True if a sentence has amounts with a unit, and no time, date or duration."""
     values = [token for token in claim.tokens if token.kind == "value"]
-    return not any(map(is_date, values)) and any(measure(token).rpartition(" ")[2] for token in values)
+    units = {measure(token).rpartition(" ")[2] for token in values} - {""}
+    return bool(units) and units.isdisjoint(_TIMES) and not any(map(is_date, values))
 
 
 def is_date(token: Token) -> bool:

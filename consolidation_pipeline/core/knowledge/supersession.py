@@ -15,8 +15,8 @@ from consolidation_pipeline.core.differences.language_loader import load_languag
 from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import (
     Span,
+    drop_asides,
     drop_reason,
-    drop_repeated,
     find_changes,
     find_permissions,
 )
@@ -251,9 +251,9 @@ def _list_readings(was: str, now: str, language: str) -> Iterator[tuple[str, str
     if all(spans):
         was, now = (_fill_in(text, found, _CAN) for text, found in zip((was, now), spans, strict=True))
     yield was, now
-    shown = drop_repeated(now, language)
-    if shown != now and all(map(tells_amount, (Claim.of(was, language), Claim.of(shown, language)))):
-        yield was, shown  # not "opens again at 14:00"
+    plain = (drop_asides(was, language), drop_asides(now, language))
+    if plain != (was, now) and all(tells_amount(Claim.of(text, language)) for text in plain):
+        yield plain  # not "opens again at 14:00"
     short = drop_reason(now, language)
     if short != now:
         yield was, short

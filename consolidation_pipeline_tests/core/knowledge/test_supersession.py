@@ -602,6 +602,13 @@ def test_rule_for_some_things_or_cases_waits_for_a_person(older: str, newer: str
     ("older", "newer", "other"),
     [
         ("The lift may carry 6 tonnes.", "The lift may carry 9 tonnes again.", "The lift may carry 6 tonnes again."),
+        ("The lift may carry 9 tonnes.", "The lift may only carry 6 tonnes.", "On Sundays it may only carry 6 tonnes."),
+        (
+            "Die Bühne darf 0,8 m/s fahren.",
+            "Die Bühne darf nur 0,5 m/s fahren.",
+            "Nur die neue Bühne darf 0,9 m/s fahren.",
+        ),
+        ("The bell rings for 5 seconds.", "The bell rings for 2 seconds.", "The bell rings again for 2 seconds."),
         ("The piano is at 440 Hz.", "The piano is at 442 Hz again.", "The organ is at 442 Hz again."),
         ("Der Aufzug trägt 6 t.", "Der Aufzug trägt wieder 9 t.", "Der Aufzug trägt wieder 6 t."),
         ("The steamer no longer leaks.", "The steamer leaks again.", "The kettle leaks again."),
