@@ -74,6 +74,7 @@ intransitives: Verbs without an object, whose subject may stand on either side.
 deeds, thing_endings: Verbs of what only persons do, and endings of nouns that are none: "die Rechnung bezahlt Ana".
 command_endings: Endings of verbs that give an order where they open a sentence: "starte", "envoyez".
 passives: Auxiliaries of what is done, not of what it is: wird.
+titles: Nouns before a name: "Frau Keller", "Raum Elbe".
 noun_markers: Markers of clauses that may stand before a noun alone: "wegen Regen", "seit Mai".
 predicatives: Particles behind a form of "be" = the participle that they stand for: "zu" is "geschlossen".
 modals: Forms of verbs of modality: muss.
@@ -261,6 +262,7 @@ class Language(FunctionWords):
     open_pronouns: frozenset[str]
     command_endings: tuple[str, ...]
     passives: frozenset[str]
+    titles: frozenset[str]
     noun_markers: frozenset[str]
     predicatives: Mapping[str, str]
     thing_endings: tuple[str, ...]

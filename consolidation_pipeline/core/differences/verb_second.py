@@ -160,7 +160,7 @@ def _read_phrase(clause: Sequence[Piece], start: int, language: Language) -> tup
     while at > start and at < len(clause) and _is_adjective(clause[at], language):
         at += 1
     nouns = at
-    while at < len(clause) and _is_noun(clause[at], language):
+    while _is_noun_at(clause, at, language) and (at == nouns or clause[at - 1].lower in language.titles):
         at += 1
     if at == nouns:
         return 0, _OPEN
