@@ -59,6 +59,8 @@ _CLAUSES = frozenset("if because although before after until".split())
 _ADVERBS = frozenset(
     {("tense", "still"), ("progress", "done"), ("progress", "ended"), ("order", "final"), ("order", "again")}
 )
+# Adverbs that may stand anywhere in the only clause of a text: "again the lift is stuck".
+_FREE_ADVERBS = frozenset({("order", "again"), ("progress", "done")})
 # Auxiliaries that put one clause before another one: "we had signed it when it came", "we signed it when it had come".
 _PLUPERFECTS = frozenset(("had", "had been"))
 # Categories of words that are no opposites of one content.
@@ -199,9 +201,12 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return True
     if _is_neutral(x, language):
         return False
-    if x.category == "polarity" and _denies_other_verb(one, x, other, y):
+    if x.category == "polarity" and (
+        _denies_other_verb(one, x, other, y) or _denies_one(one, x, other, y, language) or _denies_one(other, y, one, x, language)
+    ):
         return True
-    if x.category == "stance" and x.text.lower() == y.text.lower() and not _has_clauses(one) and not _has_clauses(other):
+    is_free = x.category == "stance" or (x.category, x.pole) in _FREE_ADVERBS
+    if is_free and x.text.lower() == y.text.lower() and not _has_clauses(one) and not _has_clauses(other):
         return False  # "probably the valve caused it", "it was caused probably by the valve"
     if language.has_late_focus and x.category in TIMES and _crosses_verb(one, x, other, y, language):
         return True
@@ -220,6 +225,18 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return True
     is_free = _stands_alike(one, x, other, y) or _is_free_time(one, x, other, y, language)
     return not (is_free or _is_floated(one, x, other, y))
+
+
+def _denies_one(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if one text tells of none of a kind, and the other one of one of it: "no test passes"."""
+    if x.text.lower() not in language.negative_articles or y.text.lower() not in language.adverbial_negations:
+        return False
+    noun = next((at for at in one.pairs if one.tokens[at].place == x.place), None)
+    if noun is None:
+        return False
+    there = other.tokens[one.pairs[noun]]
+    before = other.text[: there.start].lower().split()[-1:]
+    return not language.definites.isdisjoint(before)
 
 
 def _has_clauses(side: _Side) -> bool:

@@ -41,6 +41,7 @@ copula_kinds: Forms of "be" = which of two verbs they are, of a language that ha
 owners: Possessives = the owner: "his", "her".
 subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
+negative_articles, definites: Articles before a noun of which there is none, and of one that is known: no, the.
 late_negations: Those of them behind their verb: "ne démarre plus".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
@@ -341,6 +342,8 @@ class Language(FunctionWords):
     cases: Mapping[str, str]
     adverbial_negations: frozenset[str]
     late_negations: frozenset[str]
+    negative_articles: frozenset[str]
+    definites: frozenset[str]
     opposed_prepositions: frozenset[frozenset[str]]
     opposed_places: frozenset[frozenset[str]]
     holders: frozenset[str]

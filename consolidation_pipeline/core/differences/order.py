@@ -1,5 +1,6 @@
 """Order of aligned tokens: may the words of one text stand as they do in the other?"""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,6 +22,8 @@ _MOST_REPLACED = 2
 _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
 # Poles of quantities that are a part of the words before "is".
 _PARTS = frozenset(("most", "some", "few", "half"))
+# A German participle.
+_PARTICIPLE = re.compile(r"[a-zäöüß]*ge[a-zäöüß]{2,}(?:t|en)|[a-zäöüß]+iert")
 # Words before a verb among which its auxiliaries and pronouns are.
 _MOST_BEFORE = 3
 # Endings of participles before a noun: "der gestartete Dienst".
@@ -73,9 +76,11 @@ def _is_impersonal(reading: Reading, at: int, language: Language) -> bool:
 
 
 def _is_last(reading: Reading, at: int) -> bool:
-    """Return True for the last token of a clause."""
+    """Return True for the last token of a clause, but for "Ana ruft an"."""
     token = reading.tokens[at]
-    return all(other.place <= token.place for other in reading.tokens if other.clause == token.clause)
+    places = [other.place for other in reading.tokens if other.clause == token.clause]
+    is_finite = token.text.endswith("t") and not _PARTICIPLE.fullmatch(token.text)
+    return max(places) == token.place and (len(places) > 2 or not is_finite)
 
 
 def find_verbs(reading: Reading, language: Language) -> set[int]:
@@ -567,7 +572,8 @@ def may_be_subject(word: Token, tokens: Sequence[Token], frame: Sequence[int | s
     openings = [entry for entry in frame[: frame.index(word.place)] if isinstance(entry, str) and entry != ONLY]
     if not before and any(not entry.startswith("determiner") for entry in openings):
         return False  # "we eat", "is open"
-    return bool(before or openings) or word.kind != "word" or word.text.endswith("s")
+    is_noun = word.text[0].isupper() and ONLY in frame[frame.index(word.place) - 1 :][:1]  # "Nur Eva"
+    return bool(before or openings) or word.kind != "word" or word.text.endswith("s") or is_noun
 
 
 def _may_stand_for(one: int | str, other: int | str, a: Reading, b: Reading) -> bool:

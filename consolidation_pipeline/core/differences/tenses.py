@@ -115,15 +115,24 @@ def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: L
         if _opens_sentence(a, one) and _opens_sentence(b, other):
             return [one], [other]
         (asks, verb), report = ((b, other), a) if has_past else ((a, one), b)
-        if _opens_sentence(asks, verb) and _is_command(verb, language) and not any(map(_is_unreal, report.cues)):
+        opens = _opens_sentence(asks, verb) and _is_command(asks, verb, language)
+        if (opens or _is_note(asks, verb, language)) and not any(map(_is_unreal, report.cues)):
             return [one], [other]
     return None
 
 
-def _is_command(verb: Token, language: Language) -> bool:
-    """Return True for a verb that gives an order as its first word: "Starte", "Envoyez", not a noun."""
-    form = verb.text.lower()
-    return bool(language.command_endings) and form.endswith(language.command_endings)
+def _is_command(reading: Reading, verb: Token, language: Language) -> bool:
+    """Return True for a verb that gives an order as its first word: "starte", "envoyez", "restart the", not a noun."""
+    if not language.command_endings:
+        following = reading.frame[reading.frame.index(verb.place) + 1 :][:1] if verb.place in reading.frame else ()
+        return any(str(entry).startswith("determiner") for entry in following)
+    return verb.text.lower().endswith(language.command_endings)
+
+
+def _is_note(reading: Reading, verb: Token, language: Language) -> bool:
+    """Return True for a German infinitive that ends a note without another verb: "Server neu starten"."""
+    is_last = language.has_prefixes and verb.place == max(token.place for token in reading.tokens)
+    return is_last and verb.text.endswith("n") and verb.text.islower() and not reading.cues and not reading.light_verbs
 
 
 def _is_unreal(cue: Cue) -> bool:
@@ -145,6 +154,10 @@ def find_wanted_state(a: Reading, b: Reading, places: Mapping[int, int], languag
     if not is_order and states - a.words:
         return list(a.tokens), list(b.tokens)
     # "Backups prüfen" is an order, and "sie prüfen Backups" tells what is.
+    # "Endpoints must have limits", "endpoints have limits"
+    for cue in wanted:
+        if any(f"{cue.text} {word} " in a.source and f" {word} " in b.source for word in language.possession):
+            return list(a.tokens), list(b.tokens)
     for cue in wanted if language.stemmer and not language.has_late_participles else ():
         verb = next((b.tokens[there] for at, there in places.items() if a.tokens[at].place == cue.place), None)
         if verb and _has_subject(b, verb) and tell_time(b, verb, language) == "present":

@@ -33,6 +33,28 @@ def put_subjects_first(pieces: list[Piece], language: Language) -> list[Piece]:
     return found
 
 
+def put_owners_first(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with a name before what its owner has: "die Wohnung von Ana" is "Anas Wohnung".
+
+    Not in a passive, where "von" is before who does it.
+    """
+    if any(piece.lower in language.passives for piece in pieces):
+        return pieces
+    for at in range(len(pieces) - 2, 0, -1):
+        noun, preposition, name = pieces[at - 1 : at + 2]
+        following = pieces[at + 2] if at + 2 < len(pieces) else None
+        is_last = following is None or not (_is_noun(following, language) or following.lower in language.conjunctions)
+        is_name = _is_noun(name, language) and name.kind == "word" and is_last
+        if preposition.lower == "von" and _is_noun(noun, language) and is_name and name.lower not in language.calendar:
+            start = at - 1
+            while start and _is_adjective(pieces[start - 1], language):
+                start -= 1
+            first = start - (start > 0 and pieces[start - 1].lower in language.determiners)
+            owner = name.lower if name.lower.endswith(("s", "x", "z")) else f"{name.lower}s"
+            pieces = [*pieces[:first], name._replace(lower=owner), *pieces[start:at], *pieces[at + 2 :]]
+    return pieces
+
+
 def _is_subordinate(clause: Sequence[Piece], language: Language) -> bool:
     """Return True for a clause that ends with its verb: "if ..", "that ..", unlike "since May the office is closed"."""
     first = clause[0].lower
