@@ -116,6 +116,7 @@ def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: L
             return [one], [other]
         (asks, verb), report = ((b, other), a) if has_past else ((a, one), b)
         opens = _opens_sentence(asks, verb) and _is_command(asks, verb, language)
+        opens &= bool(language.command_endings) or any((c.category, c.pole) == ("tense", "past") for c in report.cues)
         if (opens or _is_note(asks, verb, language)) and not any(map(_is_unreal, report.cues)):
             return [one], [other]
     return None

@@ -4,6 +4,7 @@
 another one: "wenn die Datei fehlt, schlägt der Test fehl" has "der Test schlägt fehl".
 """
 
+import re
 from collections.abc import Sequence
 
 from consolidation_pipeline.core.differences.language import Language
@@ -11,6 +12,8 @@ from consolidation_pipeline.core.differences.lexer import PHRASE_MARKERS, Piece
 
 # Words of what stands before the verb: "am Mittwoch um 15 Uhr in der Küche".
 _MOST_BEFORE = 12
+# A word that may be a name, and is no plural.
+_NAME = re.compile(r"(?!\w*(?:en|ern|eln|ung|[^au]s)\Z)[A-ZÄÖÜ][a-zäöüß]{1,7}")
 _NOMINATIVE, _OBLIQUE, _OPEN = "subject", "oblique", "open"
 
 
@@ -44,7 +47,7 @@ def put_owners_first(pieces: list[Piece], language: Language) -> list[Piece]:
         noun, preposition, name = pieces[at - 1 : at + 2]
         following = pieces[at + 2] if at + 2 < len(pieces) else None
         is_last = following is None or not (_is_noun(following, language) or following.lower in language.conjunctions)
-        is_name = _is_noun(name, language) and name.kind == "word" and is_last
+        is_name = _is_noun(name, language) and _NAME.fullmatch(name.text) is not None and is_last
         if preposition.lower == "von" and _is_noun(noun, language) and is_name and name.lower not in language.calendar:
             start = at - 1
             while start and _is_adjective(pieces[start - 1], language):
