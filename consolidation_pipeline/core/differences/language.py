@@ -76,6 +76,7 @@ deeds, thing_endings: Verbs of what only persons do, and endings of nouns that a
 command_endings: Endings of verbs that give an order where they open a sentence: "starte", "envoyez".
 passives: Auxiliaries of what is done, not of what it is: wird.
 titles: Nouns before a name: "Frau Keller", "Raum Elbe".
+object_articles: Articles of an object before its verb = the pronoun that names it again: "la factura la paga Ana".
 noun_markers: Markers of clauses that may stand before a noun alone: "wegen Regen", "seit Mai".
 predicatives: Particles behind a form of "be" = the participle that they stand for: "zu" is "geschlossen".
 modals: Forms of verbs of modality: muss.
@@ -264,6 +265,7 @@ class Language(FunctionWords):
     command_endings: tuple[str, ...]
     passives: frozenset[str]
     titles: frozenset[str]
+    object_articles: Mapping[str, str]
     noun_markers: frozenset[str]
     predicatives: Mapping[str, str]
     thing_endings: tuple[str, ...]

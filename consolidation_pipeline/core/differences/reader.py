@@ -29,7 +29,7 @@ from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
-from consolidation_pipeline.core.differences.verb_second import put_owners_first, put_subjects_first
+from consolidation_pipeline.core.differences.verb_second import put_objects_last, put_owners_first, put_subjects_first
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 # "You should", "we must"
@@ -94,6 +94,7 @@ class _Reader:
         pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
+        pieces = put_objects_last(pieces, language) if language.object_articles else pieces
         pieces = put_subjects_first(put_owners_first(pieces, language), language) if language.nominatives else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
         pieces = move_tools(pieces, language)

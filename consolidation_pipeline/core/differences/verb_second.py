@@ -36,6 +36,30 @@ def put_subjects_first(pieces: list[Piece], language: Language) -> list[Piece]:
     return found
 
 
+def put_objects_last(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with an object that a pronoun names again behind its verb: "la factura la paga Marta"."""
+    begin = 0
+    for stop in [*(at for at, piece in enumerate(pieces) if piece.kind in ("stop", "comma")), len(pieces)]:
+        pronoun = language.object_articles.get(pieces[begin].lower) if begin < stop else None
+        near = range(begin + 2, min(begin + _MOST_BEFORE, stop - 2))
+        at = next((at for at in near if pieces[at].lower == pronoun and _is_plain(pieces[at + 1], language)), 0)
+        if at:
+            subject = at + 2
+            end = subject + (pieces[subject].lower in language.determiners) + 1
+            is_noun = end > subject + 1 or pieces[subject].text[0].isupper()
+            is_time = language.stem(pieces[end - 1].lower) in language.times if end <= stop else True
+            if is_noun and not is_time and pieces[end - 1].lower not in language.calendar:
+                moved = [*pieces[subject:end], pieces[at + 1], *pieces[begin:at], *pieces[end:]]
+                pieces = [*pieces[:begin], *moved]
+                return pieces
+        begin = stop + 1
+    return pieces
+
+
+def _is_plain(piece: Piece, language: Language) -> bool:
+    return piece.kind == "word" and (piece.lower,) not in language.phrases
+
+
 def put_owners_first(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with a name before what its owner has: "die Wohnung von Ana" is "Anas Wohnung".
 
