@@ -77,6 +77,8 @@ command_endings: Endings of verbs that give an order where they open a sentence:
 passives: Auxiliaries of what is done, not of what it is: wird.
 titles: Nouns before a name: "Frau Keller", "Raum Elbe".
 object_articles: Articles of an object before its verb = the pronoun that names it again: "la factura la paga Ana".
+demands: Adjectives of "es ist nötig, ihn zu prüfen" = the verb of "man muss ihn prüfen".
+sensed: Verbs with which "ist zu" tells what can be done: "ist zu sehen", unlike "ist zu prüfen".
 noun_markers: Markers of clauses that may stand before a noun alone: "wegen Regen", "seit Mai".
 predicatives: Particles behind a form of "be" = the participle that they stand for: "zu" is "geschlossen".
 modals: Forms of verbs of modality: muss.
@@ -266,6 +268,8 @@ class Language(FunctionWords):
     passives: frozenset[str]
     titles: frozenset[str]
     object_articles: Mapping[str, str]
+    demands: Mapping[str, str]
+    sensed: frozenset[str]
     noun_markers: frozenset[str]
     predicatives: Mapping[str, str]
     thing_endings: tuple[str, ...]

@@ -29,7 +29,12 @@ from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
-from consolidation_pipeline.core.differences.verb_second import put_objects_last, put_owners_first, put_subjects_first
+from consolidation_pipeline.core.differences.verb_second import (
+    put_objects_last,
+    put_owners_first,
+    put_subjects_first,
+    read_demands,
+)
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 # "You should", "we must"
@@ -94,6 +99,7 @@ class _Reader:
         pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
+        pieces = read_demands(pieces, language) if language.demands else pieces
         pieces = put_objects_last(pieces, language) if language.object_articles else pieces
         pieces = put_subjects_first(put_owners_first(pieces, language), language) if language.nominatives else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
@@ -289,7 +295,10 @@ class _Reader:
         if meaning and (meaning.key, meaning.pole) == ("bound", "about"):
             return self._counts(pieces, end) and bool(language.stemmer)
         is_both = language.has_prefixes and last in language.particles and last in language.prepositions
-        return is_both and end < len(pieces) and pieces[end].lower in language.determiners
+        if not is_both or end >= len(pieces):
+            return False
+        is_noun = pieces[end].text[0].isupper() or pieces[end].kind == "literal"  # "hört auf Port 80"
+        return is_noun or pieces[end].lower in language.determiners
 
     def _end_sentence(self, end: int) -> None:
         """Take note of a sentence that ends at an offset."""

@@ -400,7 +400,7 @@ def _is_impersonal(reading: Reading, language: Language) -> bool:
     """Return True if a text does not name who does it: "es gibt", "wird gelesen"."""
     words = reading.words
     is_passive = not words.isdisjoint(language.passives) and any(
-        language.is_participle(token.text.lower()) for token in reading.tokens
+        any(map(language.is_participle, token.text.lower().split())) for token in reading.tokens
     )
     return is_passive or {"es", "gibt"} <= words
 

@@ -12,6 +12,8 @@ from consolidation_pipeline.core.differences.lexer import PHRASE_MARKERS, Piece
 
 # Words of what stands before the verb: "am Mittwoch um 15 Uhr in der Küche".
 _MOST_BEFORE = 12
+# Letters of an infinitive with "zu": "abzugeben".
+_SHORTEST_INFINITIVE = 5
 # A word that may be a name, and is no plural.
 _NAME = re.compile(r"(?!\w*(?:en|ern|eln|ung|[^au]s)\Z)[A-ZÄÖÜ][a-zäöüß]{1,7}")
 _NOMINATIVE, _OBLIQUE, _OPEN = "subject", "oblique", "open"
@@ -58,6 +60,65 @@ def put_objects_last(pieces: list[Piece], language: Language) -> list[Piece]:
 
 def _is_plain(piece: Piece, language: Language) -> bool:
     return piece.kind == "word" and (piece.lower,) not in language.phrases
+
+
+def read_demands(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with a verb of modality for what it stands for.
+
+    "Es ist nicht nötig, ihn zu prüfen" is "man muss ihn nicht prüfen", "er ist zu prüfen" is "er muss prüfen".
+    """
+    found: list[Piece] = []
+    begin = 0
+    for stop in [*(at for at, piece in enumerate(pieces) if piece.kind == "stop"), len(pieces)]:
+        sentence = pieces[begin:stop]
+        found += [*(_read_impersonal(sentence, language) or _read_passive(sentence, language)), *pieces[stop : stop + 1]]
+        begin = stop + 1
+    return found
+
+
+def _read_impersonal(sentence: list[Piece], language: Language) -> list[Piece]:
+    """Return a sentence that begins with "es ist nötig, .." in its short form; empty for another one."""
+    comma = next((at for at, piece in enumerate(sentence) if piece.text == ","), 0)
+    words = [piece.lower for piece in sentence[:comma]]
+    modal = language.demands.get(words[-1], "") if words[:2] == ["es", "ist"] else ""
+    modal = modal or (language.demands.get(words[2], "") if words[:2] == ["es", "ist"] and len(words) == 3 else "")
+    if not modal or len(words) > 4 or any(piece.kind == "comma" for piece in sentence[comma + 1 :]):
+        return []
+    rest, verb = _cut_infinitive(sentence[comma + 1 :], language)
+    if verb is None:
+        return []
+    first, denial = sentence[0], sentence[2 : comma - 1]
+    # "Neu starten" is one verb.
+    is_one = bool(rest) and tuple(language.stem(word.lower) for word in (rest[-1], verb)) in language.synonym_phrases
+    end = len(rest) - is_one
+    return [first._replace(lower="man"), sentence[1]._replace(lower=modal), *rest[:end], *denial, *rest[end:], verb]
+
+
+def _read_passive(sentence: list[Piece], language: Language) -> list[Piece]:
+    """Return a sentence such as "er ist zu prüfen" with a verb of modality, others as they are."""
+    comma = next((at for at, piece in enumerate(sentence) if piece.kind == "comma"), len(sentence))
+    clause = sentence[:comma]
+    be = [at for at, piece in enumerate(clause) if piece.lower in ("ist", "sind")]
+    rest, verb = _cut_infinitive(clause, language)
+    is_denied = any(piece.lower in language.adverbial_negations for piece in clause)
+    if len(be) != 1 or verb is None or is_denied:
+        return sentence
+    modal = "muss" if language.read_word(verb.lower) not in map(language.read_word, language.sensed) else "kann"
+    rest[be[0]] = rest[be[0]]._replace(lower="man" if verb.lower == "finden" else modal)
+    return [*rest, verb, *sentence[comma:]]
+
+
+def _cut_infinitive(words: list[Piece], language: Language) -> tuple[list[Piece], Piece | None]:
+    """Return words without the infinitive with "zu" at their end, and the infinitive; None if there is none."""
+    if not words or words[-1].kind != "word" or not words[-1].text.islower() or not words[-1].lower.endswith("n"):
+        return words, None
+    last = words[-1]
+    if len(words) > 1 and words[-2].lower in language.infinitive_marks:
+        return words[:-2], last
+    for particle in language.particles:
+        if last.lower.startswith(f"{particle}zu") and len(last.lower) > len(particle) + _SHORTEST_INFINITIVE:
+            return words[:-1], last._replace(lower=particle + last.lower[len(particle) + 2 :])
+    return words, None
 
 
 def put_owners_first(pieces: list[Piece], language: Language) -> list[Piece]:
@@ -147,7 +208,7 @@ def _is_verb(piece: Piece, language: Language) -> bool:
     if word in language.passive_auxiliaries | language.light_verbs | language.perfect_auxiliaries:
         return word not in ("sein", "worden")
     if phrase is not None:
-        return word in language.modals
+        return word in language.modals or (phrase.role == "cue" and language.is_verb(word))
     return word.endswith(("t", "te", "ten", "en", "e", "st")) or word in language.past_forms
 
 
