@@ -45,6 +45,7 @@ def leave_out_verbs(
     is_free = _is_last if language.nominatives else partial(_is_impersonal, language=language)
     judge = any if language.nominatives else all
     free = {at for at in verbs if places.get(at) in verbs_there and judge((is_free(a, at), is_free(b, places[at])))}
+    free |= _find_antecedents(a, b, places, language)
     free_there = {places[at] for at in free}
     kept = [at for at in range(len(a.tokens)) if at not in free]
     kept_there = [at for at in range(len(b.tokens)) if at not in free_there]
@@ -54,6 +55,24 @@ def leave_out_verbs(
         for one, rest, left in ((a, kept, free), (b, kept_there, free_there))
     )
     return tokens, tokens_there, {n: new[places[at]] for n, at in enumerate(kept) if places.get(at) in new}
+
+
+def _find_antecedents(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> set[int]:
+    """Return the noun that the only pronoun of two texts stands for, if they changed places.
+
+    "If he is ill, the nurse calls", "if the nurse is ill, he calls".
+    """
+    persons = {**language.objects, **language.subjects}
+    third = [word for word in persons if persons[word] not in ("we", "you", "they")]
+    pronouns = [[word for word in split_words(one.source) if word in third] for one in (a, b)]
+    segments = [{token.segment for token in one.tokens} for one in (a, b)]
+    if [len(found) for found in pronouns] != [1, 1] or [len(found) for found in segments] != [2, 2]:
+        return set()
+    moves = Counter((a.tokens[at].segment, b.tokens[there].segment) for at, there in places.items())
+    (here, new), _ = moves.most_common(1)[0]
+    moved = {at for at, there in places.items() if (a.tokens[at].segment == here) != (b.tokens[there].segment == new)}
+    is_noun = len(moved) == 1 and not a.tokens[min(moved)].governor and a.tokens[min(moved)].kind == "word"
+    return moved if is_noun else set()
 
 
 def _is_impersonal(reading: Reading, at: int, language: Language) -> bool:
