@@ -133,6 +133,7 @@ false_past_forms: Present forms with the ending of a past one: need.
 has_noun_capitals: True if all nouns are written with a capital.
 naming: Words before a name, whatever its letters are: "the table is called release".
 has_decimal_comma: True if a comma stands before decimals and a full stop between thousands: "5.000", "2,5 GB".
+clock.at: Words before an hour with its unit that is a time of day: "à 15 h".
 clock.before, clock.after: Words before or behind an hour = minutes to add: "half past" = 30.
 clock.hours: Words that may stand behind an hour.
 clock.durations: Words behind a number of hours that is no time of day.
@@ -187,6 +188,7 @@ PhraseMeanings = Mapping[tuple[str, ...], str]
 class Clock:
     """Words of times of day, by the keys of a language's table ``clock``."""
 
+    at: PhraseMeanings
     before: PhraseMeanings
     hours: PhraseMeanings
     durations: PhraseMeanings

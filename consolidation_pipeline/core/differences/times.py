@@ -10,6 +10,8 @@ from consolidation_pipeline.core.differences.quantities import add_numbers
 
 _WHOLE = re.compile(r"number:(\d{1,2})(?: h)?")
 _CLOCK = re.compile(r"(?:date:(\d\d):(\d\d)|number:(\d{1,2})h(\d\d))")  # 18:30, 18h30
+_HOURS = re.compile(r"number:\d{1,2}h\d\d")
+_MINUTE = re.compile(r"number:([0-5]\d)")
 _DOTTED = re.compile(r"number:(\d{1,2})\.(\d{1,2})")  # "17.30 Uhr", "am 3.10."
 _ORDINAL = re.compile(r"(\d{1,2})(?:er|º)")
 _NUMERIC_DATE = re.compile(r"date:(\d{1,2})[./](\d{1,2})[./](\d{4})")
@@ -63,17 +65,29 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     hour, minute, at = _read_hour(pieces, at, language)
     if hour is None or _match(pieces, at, clock.durations)[0]:
         return None
-    after, at = _match(pieces, _match(pieces, at, clock.hours)[1], clock.after)
+    has_hours, at = _match(pieces, at, clock.hours)
+    after, at = _match(pieces, at, clock.after)
+    is_told = _tells_hour(pieces, start, at, bool(has_hours), language)
     # "Takes two in the morning" tells no time: the number of an hour is behind a word such as "at".
     is_hour = before or after or minute or (start > 0 and (pieces[start - 1].lower,) in language.phrases)
     if not half and is_hour:
         half, at = _match(pieces, at, clock.halves)
     is_half = 1 <= hour <= 12 and (half, hour) != ("am", 12)  # 12 in the morning is noon or midnight
-    if not (half or before or after) or (half and not is_half):
+    if not (half or before or after or is_told) or (half and not is_half):
         return None
     late = half == "pm" or (half == "night" and hour >= _FIRST_HOUR_OF_NIGHT and hour < 12)
     total = 60 * (hour % 12 + 12 * late if half else hour) + minute + int(before or 0) + int(after or 0)
     return _Found(at - start, f"{total // 60 % 24:02}:{total % 60:02}")
+
+
+def _tells_hour(pieces: Sequence[Piece], start: int, end: int, has_hours: bool, language: Language) -> bool:
+    """Return True for an hour with its unit behind a word such as "at", "à 15 h", not "à 2 h de Lyon", and for 9h30."""
+    key = pieces[start].key
+    if _HOURS.fullmatch(key) or (key.endswith(" h") and end > start + 1 and bool(language.clock.at)):
+        return True
+    is_genitive = end < len(pieces) and pieces[end].lower in language.genitives
+    is_at = start > 0 and (pieces[start - 1].lower,) in language.clock.at
+    return is_at and not is_genitive and (has_hours or key.endswith(" h"))
 
 
 def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int | None, int, int]:
@@ -87,7 +101,12 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
             hour, minute = (int(part) for part in clock.groups() if part)
             return (hour if hour <= _LAST_HOUR else None), minute, at + 1
     number, end = _read_whole(pieces, at, language)
-    return (number if number is not None and number <= _LAST_HOUR else None), 0, end
+    minute = _MINUTE.fullmatch(pieces[end].key) if language.clock.at and end < len(pieces) else None
+    if number is None or number > _LAST_HOUR:
+        return None, 0, end
+    if minute and piece and piece.key.endswith(" h"):  # "9 h 30"
+        return number, int(minute[1]), end + 1
+    return number, 0, end
 
 
 def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Found | None:
