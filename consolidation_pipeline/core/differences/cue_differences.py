@@ -205,6 +205,8 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         _denies_other_verb(one, x, other, y) or _denies_one(one, x, other, y, language) or _denies_one(other, y, one, x, language)
     ):
         return True
+    if _deny_all(one, x, other, y, language) or _deny_all(other, y, one, x, language):
+        return False
     is_free = x.category == "stance" or (x.category, x.pole) in _FREE_ADVERBS
     if is_free and x.text.lower() == y.text.lower() and not _has_clauses(one) and not _has_clauses(other):
         return False  # "probably the valve caused it", "it was caused probably by the valve"
@@ -237,6 +239,17 @@ def _denies_one(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) ->
     there = other.tokens[one.pairs[noun]]
     before = other.text[: there.start].lower().split()[-1:]
     return not language.definites.isdisjoint(before)
+
+
+def _deny_all(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if both texts deny one bare noun: "it supports no IPv6", "IPv6 is not supported"."""
+    if x.text.lower() not in language.negative_articles or y.text.lower() not in language.adverbial_negations:
+        return False
+    noun = next((at for at in one.pairs if one.tokens[at].place == x.place), None)
+    if noun is None or _has_clauses(one) or _has_clauses(other) or x.text.lower() == "no":
+        return False
+    before = other.text[: other.tokens[one.pairs[noun]].start].lower().split()[-1:]
+    return before == [] or before[0] not in language.determiners
 
 
 def _has_clauses(side: _Side) -> bool:

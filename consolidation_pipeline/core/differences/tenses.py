@@ -28,6 +28,7 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
     """
     pairs = ((tell(a, language), tell(b, language)) for tell in _TELL_PAST)
     is_other = any(len(one) == len(other) == 1 and one != other for one, other in pairs)
+    is_other |= _is_done(a, language) is not None and _is_done(b, language) == (not _is_done(a, language))
     if places and (is_other or _goes_on(a, b, language) or _goes_on(b, a, language)):
         at = min(places)
         return [a.tokens[at]], [b.tokens[places[at]]]
@@ -73,6 +74,14 @@ def _had_to(reading: Reading, language: Language) -> set[bool]:
     """By what is possible or has to be done."""
     cues = (cue.text.lower() for cue in reading.cues if cue.category == "modality")
     return {cue.partition(" ")[0] in language.past_modals for cue in cues}
+
+
+def _is_done(reading: Reading, language: Language) -> bool | None:
+    """Return True for a German text in which a thing is done, "ist geprüft", False if it is being done: "wird geprüft"."""
+    if not language.passives or not any(language.is_participle(token.text.lower()) for token in reading.tokens):
+        return None
+    words = reading.words & (language.passives | language.copulas)
+    return True if words <= {"ist", "sind"} and words else False if words <= {"wird", "werden"} and words else None
 
 
 def _goes_on(reading: Reading, other: Reading, language: Language) -> bool:
