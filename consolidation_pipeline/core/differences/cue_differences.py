@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from consolidation_pipeline.core.differences.alignment import Alignment
-from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.order import ONLY, may_be_subject
 from consolidation_pipeline.core.differences.phrase_order import TIMES
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
@@ -41,6 +41,7 @@ _ALIKE = {
     ("tense", "future", "habit"),
     ("tense", "future", "will"),
     ("tense", "habit", "present"),
+    ("stance", "said", "source"),
     ("marker", "if", "once"),
     ("marker", "after", "once"),
     ("polarity", "ended", "negative"),
@@ -72,6 +73,7 @@ _ALIKE_CUES = {
     (("restriction", "contrast"), ("marker", "although")),
     (("restriction", "contrast"), ("contrast", "however")),
     (("restriction", "only"), ("filler", "just")),
+    (("stance", "said"), ("stance", "source")),
     (("tense", "will"), ("marker", "object")),
 }
 # The end of a Japanese verb before a noun.
@@ -428,9 +430,17 @@ def _find_focus(side: _Side, cue: Cue, language: Language) -> int | None:
     places = {token.place: at for at, token in enumerate(side.tokens) if token.clause == cue.clause}
     after = min((place for place in places if place >= cue.place), default=None)
     before = max((place for place in places if place < cue.place), default=None)
-    first, second = (before, after) if language.has_late_focus else (after, before)
+    is_late = cue.text.lower() in language.late_negations and not _follows_auxiliary(side, cue, language)
+    first, second = (before, after) if language.has_late_focus or is_late else (after, before)
     place = second if first is None else first
     return None if place is None else places[place]
+
+
+def _follows_auxiliary(side: _Side, cue: Cue, language: Language) -> bool:
+    """Return True if an auxiliary stands right before a negation: "n'est pas ouvert", not "ne démarre pas"."""
+    words = split_words(side.text[: cue.start])[-1:]
+    others = language.passive_auxiliaries | language.light_verbs
+    return not others.isdisjoint(word.rpartition("'")[2] for word in words)
 
 
 def _are_opposed(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bool:

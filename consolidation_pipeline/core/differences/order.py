@@ -369,6 +369,8 @@ def _find_turned(
                 continue
             if (places[left], places[right]) == (y, x) and _are_inverted(a[left], a[right], language):
                 continue
+            if any(_is_phrase(a[at], b[places[at]], language) and not _is_order_adverb(a[at]) for at in (left, right)):
+                continue
             gap, other = _gap(a, left, right), _gap(b, x, y)
             if gap != other or gap == "clause":
                 continue

@@ -39,6 +39,8 @@ def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Languag
     words = [piece.lower for piece in takewhile(lambda piece: piece.kind == "word", pieces[at + 1 : at + 3])]
     if (unit := language.units.get(" ".join(words))) and len(words) > 1:  # "por ciento"
         return 3, f"number:{with_unit(number, ' ', unit)}"
+    if words[:2] in (["s", "il"], ["s", "ils"]):  # "l'erreur 429 s'il pleut"
+        words = []
     words = [] if words and words[0] in language.determiners else words  # "desde 2019 mi hermana"
     measured = with_unit(number, " ", language.units.get(words[0], words[0])) if words else None
     return (2 if measured else 1), f"number:{measured or plain(number)}"

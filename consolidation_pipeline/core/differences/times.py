@@ -15,6 +15,8 @@ _MINUTE = re.compile(r"number:([0-5]\d)")
 _DOTTED = re.compile(r"number:(\d{1,2})\.(\d{1,2})")  # "17.30 Uhr", "am 3.10."
 _ORDINAL = re.compile(r"(\d{1,2})(?:er|º)")
 _NUMERIC_DATE = re.compile(r"date:(\d{1,2})[./](\d{1,2})[./](\d{4})")
+_TWO_DIGITS = re.compile(r"number:(0?\d|1[0-2])")
+_DATE_ARTICLES = frozenset(("el", "al", "del", "le", "du", "au", "am", "zum", "vom", "den"))
 _MONTH_OF_YEAR = re.compile(r"date:(\d{4})-(\d\d)")
 # Languages in which 7/11 is a day of November.
 _DAY_FIRST = frozenset(("de", "es", "fr"))
@@ -125,6 +127,10 @@ def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     first, at = _read_whole(pieces, start, language)
     if first is None:
         return None
+    if language.code in _DAY_FIRST and start > 0 and pieces[start - 1].lower in _DATE_ARTICLES:  # "le 12/06"
+        month = _TWO_DIGITS.fullmatch(pieces[at + 1].key) if _is_written(pieces, at, "/") and at + 1 < len(pieces) else None
+        if month:
+            return _to_date(at + 2 - start, int(month[1]), first)
     # "7. November 2025", of which the scanner reads the month and year.
     if language.has_ordinal_dots and at < len(pieces) and (of_year := _MONTH_OF_YEAR.fullmatch(pieces[at].key)):
         return _to_date(at + 1 - start, int(of_year[2]), first, f"{of_year[1]}-")
