@@ -184,7 +184,7 @@ def _differ_in_joining(a: Reading, b: Reading, at: int, places: Mapping[int, int
     pairs = (a.tokens[before], a.tokens[at]), (b.tokens[places[before]], b.tokens[places[at]])
     is_joined = [one.clause == other.clause and one.conjunct != other.conjunct for one, other in pairs]
     is_near = [abs(one.place - other.place) == 1 for one, other in pairs]
-    is_owned = [other.gap in ("of", "s") for _, other in pairs]
+    is_owned = [any(word.gap in ("of", "s") for word in pair) for pair in pairs]
     return all(is_near) and is_joined[0] != is_joined[1] and is_owned[is_joined[0]]
 
 
@@ -321,6 +321,8 @@ def _differ_in_aim(a: Reading, b: Reading, at: int, there: int, language: Langua
     (aim, of_aim), (done, of_done) = ((a, at), (b, there)) if is_aim[0] else ((b, there), (a, at))
     if language.code != "en" and any(cue.category == "modality" for cue in done.cues):
         return False  # "es ist nötig, sie zu prüfen", "sie müssen geprüft werden"
+    if language.passives and {"wird", "werden"} & done.words and not {"wurde", "wurden", "worden"} & done.words:
+        return False  # "wir haben entschieden, dass es ersetzt wird"
     words = [reading.tokens[place].text.lower() for reading, place in ((aim, of_aim), (done, of_done))]
     return not language.is_past(words[0]) and language.is_past(words[1]) and of_done not in done.predicates
 
