@@ -204,7 +204,9 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
     if _is_neutral(x, language):
         return False
     if x.category == "polarity" and (
-        _denies_other_verb(one, x, other, y) or _denies_one(one, x, other, y, language) or _denies_one(other, y, one, x, language)
+        _denies_other_verb(one, x, other, y)
+        or _denies_one(one, x, other, y, language)
+        or _denies_one(other, y, one, x, language)
     ):
         return True
     if _deny_all(one, x, other, y, language) or _deny_all(other, y, one, x, language):

@@ -493,7 +493,13 @@ class _Reader:
     def _ends_phrase(self) -> bool:
         """Return True if the last token is the noun of a phrase with a preposition."""
         last = self.tokens[-1] if self.tokens else None
-        return last is not None and bool(last.governor) and last.phrase == self.phrase and not last.text[-1:].isdigit() and last.text.split()[-1][0].isupper()
+        return (
+            last is not None
+            and bool(last.governor)
+            and last.phrase == self.phrase
+            and not last.text[-1:].isdigit()
+            and last.text.split()[-1][0].isupper()
+        )
 
     def _has_quantity(self) -> bool:
         """Return True if a quantity stands before the next token: "tous les lundis"."""

@@ -234,7 +234,9 @@ class Reading:
         is_late, behind = language.has_late_focus, language.late_negations
         if language.nominatives:
             behind |= language.denying_verbs
-        return [_find_scope(cue, self.tokens, clauses[cue.clause], is_late, cue.text.lower() in behind) for cue in self.cues]
+        return [
+            _find_scope(cue, self.tokens, clauses[cue.clause], is_late, cue.text.lower() in behind) for cue in self.cues
+        ]
 
 
 def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int], is_late: bool, is_behind: bool) -> list[int]:

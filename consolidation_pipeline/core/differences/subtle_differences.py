@@ -48,9 +48,10 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
         yield "word", *((undoing, []) if undoing[0] in alignment.left_a else ([], undoing))
     if any(token.text.lower() in language.causatives for token in (*alignment.left_a, *alignment.left_b)):
         yield "word", alignment.left_a, alignment.left_b
-    if any(_names_attempt(x, y, pairs, left, language) for x, y, pairs, left in (
-        (a, b, of_a, alignment.left_a), (b, a, of_b, alignment.left_b)
-    )):
+    if any(
+        _names_attempt(x, y, pairs, left, language)
+        for x, y, pairs, left in ((a, b, of_a, alignment.left_a), (b, a, of_b, alignment.left_b))
+    ):
         yield "word", alignment.left_a, alignment.left_b
     if language.infinitive_endings and _lets_do(a, language) != _lets_do(b, language):
         yield "word", list(alignment.a), list(alignment.b)

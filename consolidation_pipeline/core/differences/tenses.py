@@ -77,7 +77,7 @@ def _had_to(reading: Reading, language: Language) -> set[bool]:
 
 
 def _is_done(reading: Reading, language: Language) -> bool | None:
-    """Return True for a German text in which a thing is done, "ist geprüft", False if it is being done: "wird geprüft"."""
+    """Return True for a German text in which a thing is done, "ist geprüft", False if it goes on: "wird geprüft"."""
     if not language.passives or not any(language.is_participle(token.text.lower()) for token in reading.tokens):
         return None
     words = reading.words & (language.passives | language.copulas)

@@ -103,11 +103,11 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
             hour, minute = (int(part) for part in clock.groups() if part)
             return (hour if hour <= _LAST_HOUR else None), minute, at + 1
     number, end = _read_whole(pieces, at, language)
-    minute = _MINUTE.fullmatch(pieces[end].key) if language.clock.at and end < len(pieces) else None
     if number is None or number > _LAST_HOUR:
         return None, 0, end
-    if minute and piece and piece.key.endswith(" h"):  # "9 h 30"
-        return number, int(minute[1]), end + 1
+    has_unit = bool(language.clock.at) and piece is not None and piece.key.endswith(" h") and end < len(pieces)
+    if has_unit and (written := _MINUTE.fullmatch(pieces[end].key)):  # "9 h 30"
+        return number, int(written[1]), end + 1
     return number, 0, end
 
 
@@ -128,9 +128,9 @@ def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     if first is None:
         return None
     if language.code in _DAY_FIRST and start > 0 and pieces[start - 1].lower in _DATE_ARTICLES:  # "le 12/06"
-        month = _TWO_DIGITS.fullmatch(pieces[at + 1].key) if _is_written(pieces, at, "/") and at + 1 < len(pieces) else None
-        if month:
-            return _to_date(at + 2 - start, int(month[1]), first)
+        is_numeric = _is_written(pieces, at, "/") and at + 1 < len(pieces)
+        if is_numeric and (digits := _TWO_DIGITS.fullmatch(pieces[at + 1].key)):
+            return _to_date(at + 2 - start, int(digits[1]), first)
     # "7. November 2025", of which the scanner reads the month and year.
     if language.has_ordinal_dots and at < len(pieces) and (of_year := _MONTH_OF_YEAR.fullmatch(pieces[at].key)):
         return _to_date(at + 1 - start, int(of_year[2]), first, f"{of_year[1]}-")
