@@ -8,8 +8,8 @@ The queries of ``DIR/SET.jsonl`` are in ``DIR/queries/SET.jsonl``, or in ``DIR/N
 that is only embedded and as one that is consolidated with the default options. ``--data``: keep both in a folder, so
 that the next measurement needs no import. ``--every``: ask only every Nth query.
 
-A memory is *told* if each of its sentences is told. It is *named* if its id is, or that of a memory made from it or of
-one with the same text.
+A memory is *told* if each of its sentences is told. It is *said* if each of them is, or one that proves to say all of
+it. It is *named* if its id is, or that of a memory made from it or of one with the same text.
 
 ``--near-misses``: the pairs of ``FILE`` (default: ``benchmarks/pairs/development.jsonl``) in which one thing that
 matters differs are imported into one project. For each text, its fact is asked for, in its own words and in those of
@@ -23,6 +23,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -32,17 +33,33 @@ from quality import Corpus, build_slug, embed_only, import_rows, load_corpus
 from temporary_server import use_temporary_server
 
 BUDGETS = (500, 1_000, 2_000)
+MEASURES = ("told", "said", "named")
 NEAR_MISSES = Path(__file__).parent / "pairs" / "development.jsonl"
-# Sentences of a memory in their normal form.
-Sentences = frozenset[str]
+# Sentences of a memory as written, by their normal form.
+Sentences = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Told:
-    """Sentences, in their normal form, and raw memories, by their own or their heirs' ids, that a reader was given."""
+    """Sentences, and raw memories by their own or their heirs' ids, that a reader was given."""
 
     sentences: Sentences
     named: frozenset[str]
+
+    def says(self, sentences: Sentences) -> bool:
+        """Return True if each sentence is told, or one that says all of it."""
+        missing = [one for key, one in sentences.items() if key not in self.sentences]
+        return all(any(covers(told, one) for told in self.sentences.values()) for one in missing)
+
+
+@cache
+def covers(told: str, sentence: str) -> bool:
+    """Return True if one sentence proves to say all that another one does."""
+    from consolidation_pipeline.core.differences.explanation import explain
+    from consolidation_pipeline.embed.local import word_similarity
+
+    found = explain(sentence, told, word_similarity)
+    return found.may_merge and not any(one.a for one in found.differences)
 
 
 class Store:
@@ -57,10 +74,10 @@ class Store:
         with engine.connect() as connection:
             raw = connection.execute(text(_RAW_IDS), {"slug": slug}).all()
             made = connection.execute(text(_SOURCE_IDS), {"slug": slug}).all()
-        repeats: dict[Sentences, set[str]] = {}
+        repeats: dict[frozenset[str], set[str]] = {}
         for row in raw:
-            repeats.setdefault(split_normal([row.execution_summary]), set()).add(row.external_id)
-        rows = {row.id: frozenset(repeats[split_normal([row.execution_summary])]) for row in raw}
+            repeats.setdefault(frozenset(split_normal([row.execution_summary])), set()).add(row.external_id)
+        rows = {row.id: frozenset(repeats[frozenset(split_normal([row.execution_summary]))]) for row in raw}
         # Positions in the corpus of the raw memories behind each memory.
         self.origins = {str(id_): found for id_, found in rows.items()}
         self.origins |= {
@@ -86,16 +103,16 @@ class Store:
         from consolidation_pipeline.core.text.sentence_splitter import split_sentences
         from consolidation_pipeline.core.text.token_estimate import BYTES_PER_TOKEN
 
-        said, named, spent, room = set(), set(), 0, budget * BYTES_PER_TOKEN
+        said, named, spent, room = Sentences(), set[str](), 0, budget * BYTES_PER_TOKEN
         for hit in hits:
             sentences = split_sentences(hit.content)
             ends = accumulate((len(one.encode()) + 1 for one in sentences), initial=spent)
-            said |= {normal_form(one) for one, end in zip(sentences, list(ends)[1:], strict=True) if end <= room}
+            said |= split_normal(one for one, end in zip(sentences, list(ends)[1:], strict=True) if end <= room)
             spent += len(hit.content.encode()) + 1
             if spent > room:
                 break
             named |= self.origins[str(hit.id)]
-        return Told(frozenset(said), frozenset(named))
+        return Told(said, frozenset(named))
 
     def tell_context(self, context: Any) -> Told:
         """Return what a context says: its memories, entries and contradictions, and the ids in its text."""
@@ -132,10 +149,10 @@ def normal_form(sentence: str) -> str:
 
 
 def split_normal(texts: Iterable[str]) -> Sentences:
-    """Return the sentences of texts in their normal form."""
+    """Return the sentences of texts by their normal form."""
     from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 
-    return frozenset(normal_form(sentence) for text in texts for sentence in split_sentences(text))
+    return {normal_form(sentence): sentence for text in texts for sentence in split_sentences(text)}
 
 
 @dataclass(frozen=True)
@@ -166,14 +183,17 @@ def load_query_sets(folder: Path, names: Sequence[str], every: int) -> list[Quer
     return found
 
 
-def share_told(told: Told, evidence: Sequence[int], sentences: Sequence[Sentences]) -> tuple[float, float]:
-    """Return the shares of the evidence that are told and that are named."""
-    whole = [sentences[row] <= told.sentences for row in evidence]
-    return float(np.mean(whole)), float(np.mean([str(row) in told.named for row in evidence]))
+def share_told(told: Told, evidence: Sequence[int], sentences: Sequence[Sentences]) -> dict[str, float]:
+    """Return the shares of the evidence that are told, said and named."""
+    found = [
+        (sentences[row].keys() <= told.sentences.keys(), told.says(sentences[row]), str(row) in told.named)
+        for row in evidence
+    ]
+    return dict(zip(MEASURES, np.mean(found, axis=0).tolist(), strict=True))
 
 
 def measure(queries: QuerySet, store: Store) -> dict[str, float]:
-    """Return the means over the queries: recall@10 of the search, and shares told and named by budget."""
+    """Return the means over the queries: recall@10 of the search, and the shares of ``MEASURES`` by budget."""
     sentences = [split_normal([text]) for text in queries.corpus.texts]
     columns: dict[str, list[float]] = {}
     for query, evidence in zip(queries.queries, queries.evidence, strict=True):
@@ -186,7 +206,7 @@ def measure(queries: QuerySet, store: Store) -> dict[str, float]:
                 "context": store.tell_context(store.build_context(query, budget)),
             }
             for name, told in answers.items():
-                for how, share in zip(("told", "named"), share_told(told, evidence, sentences), strict=True):
+                for how, share in share_told(told, evidence, sentences).items():
                     columns.setdefault(f"{name} {budget} {how}", []).append(share)
     return {name: float(np.mean(shares)) for name, shares in columns.items()}
 
@@ -196,7 +216,7 @@ def print_tables(found: dict[str, tuple[dict[str, float], dict[str, float]]]) ->
     print("\n| set | recall@10 before | after |\n|---|---:|---:|")
     for name, (before, after) in found.items():
         print(f"| {name} | {before['recall']:.3f} | {after['recall']:.3f} |")
-    for how in ("told", "named"):
+    for how in MEASURES:
         print(f"\n| set | tokens | search before | context before | search after | context after | {how} |")
         print("|---|---:|---:|---:|---:|---:|---|")
         for name, measured in found.items():
@@ -260,9 +280,9 @@ def measure_near_misses(file: Path, engine: Any) -> None:
             for question in asked:
                 context = store.build_context(question, max(BUDGETS))
                 said = store.tell_context(context).sentences
-                told.append(split_normal([text]) <= said)
+                told.append(split_normal([text]).keys() <= said.keys())
                 sides = [split_normal(side.content for side in one.sides) for one in context.contradictions]
-                warned += [any(one & split_normal([text]) and one & split_normal([other]) for one in sides)
+                warned += [any(all(one.keys() & split_normal([side]) for side in (text, other)) for one in sides)
                            for other in others]  # fmt: skip
         print(f"| {name} | {len(told)} | {sum(told)} | {len(warned)} | {sum(warned)} |")
 

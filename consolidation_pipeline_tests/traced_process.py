@@ -18,13 +18,13 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import open_engine
 from consolidation_pipeline_tests.service.corpus import WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import MERGING, SLUG, Pipeline, run_phases
 
 QUERY_TEXT = "hunter2-query"
 TASK_TEXT = "hunter2-task"
 MEMORY_TEXT = "hunter2-memory: verify the signature of a webhook first."
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
-PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories", "patterns")
+PHASES = (*MERGING, "patterns")
 
 
 def main(folder: Path) -> None:

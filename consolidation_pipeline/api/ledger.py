@@ -116,4 +116,4 @@ def undo(body: RollbackRequest, caller: Admin) -> RollbackReply:
         reason=body.reason,
         cascade=body.cascade,
     )
-    return RollbackReply.model_validate({**vars(done), "warnings": done.notes})
+    return RollbackReply.model_validate(done)

@@ -185,6 +185,7 @@ def respond_to_http_error(request: Request, error: Exception) -> Response:
     """Return the response for an error of HTTP, such as an unknown path."""
     assert isinstance(error, HTTPException)
     messages = {
+        400: "body: expected one JSON object in UTF-8, not nested thousands of levels deep",
         404: f"there is no {request.method} {request.url.path}; /docs lists the routes",
         405: f"{request.method} is not allowed here; the header Allow lists the methods",
     }

@@ -46,7 +46,7 @@ def describe_error(error: Exception) -> str:
 
 
 def error_message(error: Exception) -> str:
-    """Return the message; of an unexpected error its first line and a hint."""
+    """Return the message; of an error of the database or an unexpected one its first line and a hint."""
     if isinstance(error, typer.TyperException):
         return _translate(error).format_message()
     if isinstance(error, ConsolidationError):
@@ -55,7 +55,15 @@ def error_message(error: Exception) -> str:
         return "not confirmed, nothing was done (--yes does not ask)"
     first = next(iter(str(error).splitlines()), "")
     hint = "--debug shows the traceback; `consolidation doctor` checks the set-up"
+    if _is_unavailable(error):
+        return f"the database went away or cannot go on: {first}; what was committed is kept, try again ({hint})"
     return f"unexpected {type(error).__name__}: {first} ({hint})"
+
+
+def _is_unavailable(error: Exception) -> bool:
+    from consolidation_pipeline.store.database.engine import is_unavailable
+
+    return is_unavailable(error)
 
 
 def _translate(error: typer.TyperException) -> typer.TyperException:

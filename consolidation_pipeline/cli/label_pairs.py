@@ -85,7 +85,7 @@ def _ask_all(out: Console, engine: Engine, project: str, pairs: Sequence[PairToL
 
 def _show_pair(out: Console, pair: PairToLabel, title: str) -> None:
     """Print both texts, each difference marked, and the differences."""
-    from consolidation_pipeline.core.knowledge.difference_words import describe_difference
+    from consolidation_pipeline.core.knowledge.difference_words import describe_differences
     from consolidation_pipeline.service.review.pair_labels import mark_texts
 
     sides = zip("AB", (pair.a, pair.b), mark_texts(pair), strict=True)
@@ -94,8 +94,8 @@ def _show_pair(out: Console, pair: PairToLabel, title: str) -> None:
         out.print(f"\n{name}  {id_}", style="dim")
         out.print(_join_pieces(pieces, plain=not out.is_terminal), soft_wrap=not out.is_terminal)
     out.print()
-    for difference in pair.explanation.differences:
-        out.print(f"  {describe_difference(difference)}", soft_wrap=True)
+    for words in describe_differences(pair.explanation.differences):
+        out.print(f"  {words}", soft_wrap=True)
 
 
 def _join_pieces(pieces: Sequence[Piece], *, plain: bool) -> Text:

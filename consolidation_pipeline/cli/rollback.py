@@ -36,6 +36,6 @@ def rollback(
         "rows deleted": done.memories_deleted,
         "rows brought back": done.memories_recreated or None,
         "undo" if done.redone else "redo": f"consolidation rollback {done.rollback_id}",
-        "note": "; ".join(done.notes) or None,
+        "note": "; ".join(done.warnings) or None,
     }
     make_console().print(fact_table(f"{done.scope} {id_}: rolled back", rows))

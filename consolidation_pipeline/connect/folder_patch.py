@@ -16,7 +16,7 @@ class FileChange:
     mode: int = 0o644
 
 
-def format_patch(changes: Mapping[str, FileChange], prefix: str = "") -> bytes:
+def format_patch(changes: Mapping[str, FileChange], prefix: str) -> bytes:
     """Return the changes by path as a patch.
 
     Args:

@@ -12,7 +12,8 @@ LONE_COLOR = "#808080"
 MAX_POINTS = 2_000
 
 GROUPED_SIZE, LONE_SIZE = 6, 3
-_MARGIN, _CAPTION_HEIGHT = 12, 28
+# Pixels; the caption is part of the height.
+_WIDTH, _HEIGHT, _MARGIN, _CAPTION_HEIGHT = 640, 400, 12, 28
 
 # Rows of length 1 whose coordinates differ by no more than this differ by float32 rounding only.
 _ROUNDING = 1e-6
@@ -49,9 +50,7 @@ def project_to_plane(x: NDArray[np.floating]) -> NDArray[np.float32]:
     return points
 
 
-def render_svg(
-    points: ArrayLike, labels: ArrayLike, *, width: int = 640, height: int = 400, total: int | None = None
-) -> str:
+def render_svg(points: ArrayLike, labels: ArrayLike, *, total: int | None = None) -> str:
     """Return a self-contained SVG picture of points: groups in colour, lone points small and grey.
 
     At most ``MAX_POINTS`` evenly spaced rows are drawn. The caption gives the numbers of points and groups. Colours
@@ -60,8 +59,6 @@ def render_svg(
     Args:
         points: Coordinates (n, 2).
         labels: Group of each point, integers (n,); -1 = none.
-        width: Width in pixels.
-        height: Height in pixels, caption included.
         total: Number of memories that the points are a sample of; None = they are all.
 
     Raises:
@@ -69,15 +66,15 @@ def render_svg(
     """
     spots, groups = _check(points, labels)
     shown = _spread_evenly(len(spots), MAX_POINTS)
-    placed = _to_pixels(spots[shown], width, height - _CAPTION_HEIGHT)
+    placed = _to_pixels(spots[shown], _WIDTH, _HEIGHT - _CAPTION_HEIGHT)
     caption = _describe(len(shown), groups, total or len(spots))
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-            f' viewBox="0 0 {width} {height}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}"'
+            f' viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">',
             f"<title>{caption}</title>",
             *_draw_dots(placed, groups[shown]),
-            f'<text x="{_MARGIN}" y="{height - _MARGIN}" font-family="sans-serif" font-size="12"'
+            f'<text x="{_MARGIN}" y="{_HEIGHT - _MARGIN}" font-family="sans-serif" font-size="12"'
             f' fill="{LONE_COLOR}">{caption}</text>',
             "</svg>",
         )

@@ -30,7 +30,7 @@ def with_retries(
     *,
     retries: int = MAX_RETRIES,
     timeout_retries: int = MAX_RETRIES,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], None],
 ) -> T:
     """Call ``attempt``, and again up to ``retries`` times after errors that may pass (see ``is_transient``).
 

@@ -204,4 +204,4 @@ _NEXT_STEPS = {
 def _describe_job(job: Mapping[str, Any]) -> RunAnswer:
     undo = job["job_id"] if job.get("consolidation_changes_total") else None
     fields = {name: job[name] for name in RunAnswer.model_fields if name in job}
-    return RunAnswer(**fields, error=job.get("error_message"), undo=undo, next=_NEXT_STEPS.get(job["status"]))
+    return RunAnswer(**fields, undo=undo, next=_NEXT_STEPS.get(job["status"]))

@@ -275,7 +275,7 @@ class RunAnswer(Answer):
     memories_archived: int = 0
     memories_promoted: int = Field(0, description="New playbook entries.")
     summaries_created: int = 0
-    error: str | None = Field(None, description="Reason of a failure.")
+    error_message: str | None = Field(None, description="Reason of a failure.")
     undo: UUID | None = Field(
         None, description="Pass it to rollback_consolidation to undo the run. Null: the run changed nothing."
     )
@@ -293,4 +293,6 @@ class RollbackAnswer(Answer):
     memories_recreated: int
     redone: bool = Field(description="True: what was undone was itself a rollback.")
     kept_apart: int = Field(description="Merges that later runs will not make again.")
-    note: str | None = Field(description="What later runs will do about the undone changes.")
+    warnings: list[str] = Field(
+        description="What came back in connected stores with other values, and what later runs will do."
+    )

@@ -139,7 +139,7 @@ class Caller:
         """Raise NotFoundError if a row belongs to another project; see ``check_owners``."""
         self.check_owners([id_], noun, project=project)
 
-    def check_owners(self, ids: Sequence[UUID], noun: str, *, project: str = "") -> None:
+    def check_owners(self, ids: Sequence[UUID], noun: str, *, project: str) -> None:
         """Check that rows belong to the caller's project and to ``project``, if it is given.
 
         A row that does not exist passes: the service reports it.

@@ -11,6 +11,7 @@ from consolidation_pipeline.service.review.pair_labels import LabelCounts, count
 from consolidation_pipeline_tests.api.conftest import FOREIGN, ApiContext
 from consolidation_pipeline_tests.api.review_client import PageVisitor
 from consolidation_pipeline_tests.service.corpus import corpus
+from consolidation_pipeline_tests.service.pipeline_runner import GRAPH
 
 SHOP = "shop"
 PAGE = f"/projects/{SHOP}/label"
@@ -21,7 +22,7 @@ def visitor(api: ApiContext) -> PageVisitor:
     """Visitor logged in as admin; the memories of the project ``shop`` were compared, and none is labelled."""
     api.pipeline.write("DELETE FROM {s}.labelled_pairs")
     if api.pipeline.add(corpus(), SHOP).added:
-        api.pipeline.run_phases(["embedding_matrix", "threshold_calibration", "similarity_graph"], SHOP)
+        api.pipeline.run_phases(GRAPH, SHOP)
     return log_in(api, "admin")
 
 

@@ -89,3 +89,13 @@ def test_search_context_and_playbook_take_a_date(api: ApiContext, admin: TestCli
             assert (answer.status_code, f"as_of is '{wrong}'" in answer.json()["message"]) == (400, True)
     assert admin.get(f"{API}/projects/{SLUG}/playbook", params={"as_of": "2026-03-01"}).json()["entries"] == []
     assert admin.get(f"{API}/projects/{SLUG}/playbook", params={"as_of": "2999-01-01"}).status_code == 400
+
+
+def test_project_page_tells_candidates_and_whose_memories_are(api: ApiContext) -> None:
+    rows = [dated("p1", "The pager rings 3 times.", 1), dated("p2", "The pager rings 5 times.", 2)]
+    api.pipeline.add([*rows, {**dated("mine", "I start at nine.", 3), "user_id": "ada"}], SLUG)
+    api.pipeline.run_phases(["embedding_matrix", "supersessions"])
+    visitor = PageVisitor(api.client(None))
+    visitor.log_in(api.key("reader"))
+    assert "1 memory may take the place of older ones" in visitor.get(f"/projects/{SLUG}").text
+    assert " · of ada" in visitor.get(f"/projects/{SLUG}/knowledge?kind=raw").text

@@ -87,6 +87,20 @@ def test_invalid_or_too_deep_json_is_refused(
         assert_valid_reply(form, str(route))
 
 
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b'{"project": "notes", "content": "\xff"}', "in UTF-8"),
+        (b"[" * 100_000, "nested"),
+        (b'{"project": "notes", "content": "a", "learned_at": "yesterday"}', "learned_at is 'yesterday'"),
+    ],
+)
+def test_refusal_names_what_is_wrong_with_a_body(client: TestClient, sent: bytes, told: str) -> None:
+    answer = client.post(f"{API}/memories", content=sent, headers=JSON_TYPE)
+    assert 400 <= answer.status_code < 500
+    assert told in answer.json()["message"]
+
+
 def test_error_replies_do_not_echo_long_input(client: TestClient) -> None:
     wrong = {f"unknown {at}": "x" for at in range(5000)}
     for body in ({"phases": ["x" * 500_000]}, wrong, {"query": "x" * 500_000}):

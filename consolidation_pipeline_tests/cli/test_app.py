@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 import typer
 from typer.core import TyperGroup
@@ -232,6 +233,11 @@ def break_status(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     monkeypatch.setattr(status, "open_store", broken)
+
+
+def test_error_of_a_lost_database_says_so() -> None:
+    lost = describe_error(psycopg.OperationalError("server closed the connection\nLINE 1"))
+    assert lost.startswith("error: the database went away or cannot go on: server closed the connection; ")
 
 
 def test_unexpected_error_is_one_line_with_hint(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,9 +85,9 @@ def test_map_svg_is_well_formed_and_self_contained():
 
 
 def test_map_draws_every_point_inside_frame():
-    found = read_points(render_svg(project_to_plane(make_rows(500, 8)), np.full(500, -1), width=300, height=200))
+    found = read_points(render_svg(project_to_plane(make_rows(500, 8)), np.full(500, -1)))
     assert len(found) == 500
-    assert all(0 <= a <= 300 and 0 <= b <= 200 for a, b in found)
+    assert all(0 <= a <= 640 and 0 <= b <= 400 for a, b in found)
 
 
 def test_map_axes_share_one_scale():
@@ -115,7 +115,7 @@ def test_empty_project_has_empty_map():
 
 
 def test_map_centers_coinciding_points():
-    assert set(read_points(render_svg([[5, 5], [5, 5]], [0, 0], width=100, height=128))) == {(50.0, 50.0)}
+    assert set(read_points(render_svg([[5, 5], [5, 5]], [0, 0]))) == {(320.0, 186.0)}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeli
         assert planned["left_to_a_person"][0]["reasons"][0].startswith("different values: 30 s / 60 s")
 
         done = agent.call("run_consolidation", project=SLUG)
-        assert (done["status"], done["memories_merged"], done["error"]) == ("completed", 3, None)
+        assert (done["status"], done["memories_merged"], done["error_message"]) == ("completed", 3, None)
         assert agent.call("consolidation_status", project=SLUG) == done
         assert agent.call("consolidation_status", job_id=done["job_id"]) == done
 

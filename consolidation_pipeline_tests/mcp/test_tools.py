@@ -254,7 +254,7 @@ def test_run_tool_joins_running_run(connect_agent: ConnectAgent, shop_admin: Pri
             answer = agent.call("run_consolidation", wait_seconds=0)
             assert (answer["status"], answer["job_id"]) == ("pending", None)
         answer = agent.call("run_consolidation")
-    assert (answer["status"], answer["error"]) == ("failed", "the run never opened the project")
+    assert (answer["status"], answer["error_message"]) == ("failed", "the run never opened the project")
     assert started == ["shop"]
 
 

@@ -49,6 +49,9 @@ from consolidation_pipeline_tests.database_pool import fill
 from consolidation_pipeline_tests.service.corpus import write_jsonl
 
 SLUG = "notes"
+# Phases of jobs: until pairs are known, and until near-duplicates are merged.
+GRAPH = ("embedding_matrix", "threshold_calibration", "similarity_graph")
+MERGING = (*GRAPH, "clusters", "merged_memories")
 T = TypeVar("T")
 
 

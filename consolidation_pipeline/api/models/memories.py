@@ -55,9 +55,9 @@ class MemoryRow(Body):
     agent_id: str | None = Field(None, description="Default: name of the key.", **_NAME)
     session_id: str | None = Field(None, **_NAME)
     task_id: str | None = Field(None, **_NAME)
-    created_at: str | float | None = Field(
+    learned_at: str | float | None = Field(
         None,
-        validation_alias=AliasChoices("created_at", "learned_at"),
+        validation_alias=AliasChoices("learned_at", "created_at"),
         description="Time of learning: ISO 8601 or seconds since 1970. Default: now.",
     )
     language: str | None = Field(

@@ -90,7 +90,7 @@ class ReviewReply(Reply):
     totals: dict[str, int] = Field(description="Number of waiting items by kind.")
     waiting: list[ReviewItem]
     supersessions: int = Field(
-        description="Number of memories that may take the place of older ones: GET /relations/{project} lists them."
+        description="Memories that may take the place of older ones: /projects/{project}/relations lists them."
     )
 
 

@@ -39,7 +39,7 @@ from consolidation_pipeline.service.admin.project_browser import (
 from consolidation_pipeline.service.admin.projects import list_projects
 from consolidation_pipeline.service.jobs.job_status import describe_project
 from consolidation_pipeline.service.playbook.entries import read_playbook
-from consolidation_pipeline.service.review.review_queue import decide_review
+from consolidation_pipeline.service.review.review_queue import decide_review, list_review
 from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.service.sources.connections import list_connected
 from consolidation_pipeline.store.admin.project_browser import KnowledgeFilter
@@ -81,6 +81,7 @@ def show_project(request: Request, project: str, visitor: ReaderVisitor, done: U
         knowledge=list_knowledge(visitor.engine, slug, KnowledgeFilter(kind), limit=_OVERVIEW_ROWS),
         runs=list_runs(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         suggestions=list_suggestions(visitor.engine, slug, limit=1).total,
+        candidates=list_review(visitor.engine, slug, limit=1)["supersessions"],
         sources=list_connected(visitor.engine, own.id),
         done=done,
     )

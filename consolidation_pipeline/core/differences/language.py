@@ -107,6 +107,8 @@ final_verbs: Last signs of sentences = True if they tell of the past, in a langu
 possession: Forms of "have" or of what stands for it = True if they tell of the past.
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
+undergone: Verbs of what is done to things and what none of them does, before which a word of the passive says nothing.
+passing: Adverbs between the two.
 floating: Words that may stand on either side of a word in a script without blanks: 仓库的门上锁, 仓库门在晚上上锁.
 stem_verbs: Japanese verbs in their dictionary form, whose stems are read as one word.
 hyphened: Words with a hyphen that mean another thing without it: re-sign.
@@ -123,7 +125,7 @@ family_endings: Endings after which stems are of one family: show and shown. The
 numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
-rewritten: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos".
+rewritten: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos", なきゃ = なければ.
 respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
@@ -145,6 +147,8 @@ neutral: Category = poles that may stand in one text alone.
 synonyms.groups: Words that are read as one: spellings, forms, abbreviations, and words of one meaning in any sentence.
 antonyms.pairs: Words that must not stand for each other.
 antonyms.things: Those of them that name things: what is said of one contradicts nothing that is said of the other.
+rewriting.rules: Patterns of signs and what stands in their place, ``\\1`` for what a group matched; ``rewriting.py``.
+rewriting.parts: Name = what stands for it in braces in these patterns, and in the parts below.
 """
 
 import re
@@ -167,6 +171,7 @@ WORD = re.compile(
 )
 IDEOGRAPH = re.compile(f"[{_CJK}]")
 KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
+UNSPACED = re.compile(f"[{_CJK}{_HIRAGANA}{_KATAKANA}]")
 # Letters of a verb in the future: "irá" is among the cues.
 _SHORTEST_FUTURE = 5
 
@@ -182,6 +187,8 @@ class Phrase:
 
 # Meaning of each phrase, which is a tuple of words in lower case.
 PhraseMeanings = Mapping[tuple[str, ...], str]
+# What stands in the place of a match: groups of it, by their numbers, and signs.
+Template = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
@@ -315,6 +322,8 @@ class Language(FunctionWords):
     ongoing: Mapping[str, str]
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
+    undergone: tuple[str, ...]
+    passing: tuple[str, ...]
     floating: frozenset[str]
     habitual_articles: frozenset[str]
     late_spans: frozenset[str]
@@ -334,6 +343,7 @@ class Language(FunctionWords):
     requests: tuple[str, ...]
     remarks: frozenset[str]
     clock: Clock
+    rewriting: tuple[tuple[re.Pattern[str], Template], ...]
     false_past_forms: frozenset[str]
     has_noun_capitals: bool
     naming: frozenset[str]

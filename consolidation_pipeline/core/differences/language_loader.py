@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache, partial
 from importlib.resources import files
@@ -18,12 +18,14 @@ from consolidation_pipeline.core.differences.language import (
     Language,
     Phrase,
     PhraseMeanings,
+    Template,
     split_parts,
     split_words,
 )
 from consolidation_pipeline.core.grouping.union_find import unite
 
 _PARTICIPLE = re.compile(r"ée?s?\Z")
+_PART = re.compile(r"\{([a-z]+)\}")
 # Categories of cues that are no verbs with stems.
 _GRAMMAR = frozenset("polarity need quantity restriction bound modality stance tense order voice time".split())
 # Letters before an ending that has two spellings: "colour", not "hour".
@@ -129,7 +131,7 @@ def load_language(code: str) -> Language:
         "phrase_sizes": _measure(phrases),
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
-        "rewritten": (rewritten := _read_meanings(split, raw.get("rewritten", {}))),
+        "rewritten": (rewritten := _read_rewritten(split, raw.get("rewritten", {}))),
         "rewritten_sizes": _measure(rewritten),
         "bare": bare,
         "calendar": {form: key for name, key in _read_calendar(raw, "").items() for form in (name, stem(name))},
@@ -158,6 +160,7 @@ def load_language(code: str) -> Language:
         "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
         "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
         "inversions": frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
+        "rewriting": tuple(_read_rewriting(raw.get("rewriting", {}))),
     }
     # The other fields are lists, tables and signs of the file as they are.
     plain = {field.name: field.type for field in fields(Language) if field.name not in read}
@@ -165,6 +168,7 @@ def load_language(code: str) -> Language:
     check_keys(f"{code}: clock", raw["clock"], {field.name for field in fields(Clock)})
     check_keys(f"{code}: antonyms", raw["antonyms"], {"pairs", "things"})
     check_keys(f"{code}: synonyms", raw["synonyms"], {"groups"})
+    check_keys(f"{code}: rewriting", raw.get("rewriting", {}), {"parts", "rules"})
     check_keys(f"{code}_synonyms", lists, {"forms", "groups"})
     rest = {name: _FORMS[get_origin(form) or form](raw.get(name, ())) for name, form in plain.items()}
     return Language(**read, **rest)
@@ -188,7 +192,7 @@ _READ_KEYS = frozenset(
         *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
         *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
         *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
-        *("undoing", "deeds", "intransitives", "stem_verbs", "rewritten"),
+        *("undoing", "deeds", "intransitives", "stem_verbs", "rewritten", "rewriting"),
     )
 )
 # Type of a field = what makes it of the value in a file.
@@ -239,6 +243,25 @@ def _read_meanings(
     """Return the meaning of each entry, of one without a meaning the entry itself."""
     meanings = entries if isinstance(entries, Mapping) else {entry: entry for entry in entries}
     return {split(entry): meaning for entry, meaning in meanings.items()}
+
+
+def _read_rewritten(split: Callable[[str], tuple[str, ...]], entries: Mapping[str, str]) -> PhraseMeanings:
+    """Return what stands in the place of each phrase, with blanks between its words in any script."""
+    return {split(entry): " ".join(split_words(meaning)) for entry, meaning in entries.items()}
+
+
+def _read_rewriting(raw: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], Template]]:
+    """Yield the pattern of each rule and what stands in its place."""
+    parts: dict[str, str] = {}
+    for name, part in raw.get("parts", {}).items():
+        parts[name] = _fill_in(part, parts)
+    for pattern, form in raw.get("rules", ()):
+        signs = re.findall(r"\\\d|.", form)
+        yield re.compile(_fill_in(pattern, parts)), tuple(int(s[1:]) if len(s) > 1 else s for s in signs)
+
+
+def _fill_in(pattern: str, parts: Mapping[str, str]) -> str:
+    return _PART.sub(lambda match: parts[match[1]], pattern)
 
 
 @cache

@@ -17,7 +17,7 @@ from consolidation_pipeline.core.memories.memories import hash_text
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 # Raised when verdicts or keys change: projects then compare their pairs again.
-RULES_VERSION = 14
+RULES_VERSION = 16
 # Texts whose readings are kept: about 200 MB.
 _KEPT_READINGS = 20_000
 # Words that are not equal but may stand for each other: at most this share of the common ones, or two.

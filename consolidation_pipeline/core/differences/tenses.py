@@ -11,6 +11,8 @@ from consolidation_pipeline.core.differences.verb_times import tell_time
 # Text before the first word of a sentence, maybe with the mark of a list.
 _OPENING = re.compile(r"(?:^|[.!?:;\n])[\s\W]*(?:\d{1,2}[.)]\s*)?$")
 _MOST_BEFORE = 12
+# German auxiliaries before the participle of what is done, and of what goes on.
+_DONE, _GOES_ON = frozenset(("ist", "sind")), frozenset(("wird", "werden"))
 # What is not done yet.
 _UNDONE = (("tense", "future"), ("tense", "will"))
 # It tells no time: 送信済みです.
@@ -26,10 +28,7 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
 
     What goes wrong is told in either time: "it fails" and "it failed" may be one.
     """
-    pairs = ((tell(a, language), tell(b, language)) for tell in _TELL_PAST)
-    is_other = any(len(one) == len(other) == 1 and one != other for one, other in pairs)
-    is_other |= _is_done(a, language) is not None and _is_done(b, language) == (not _is_done(a, language))
-    if places and (is_other or _goes_on(a, b, language) or _goes_on(b, a, language)):
+    if places and differ_in_time(a, b, language):
         at = min(places)
         return [a.tokens[at]], [b.tokens[places[at]]]
     for at, there in places.items():
@@ -42,6 +41,13 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
         if len(times) > 1 and not (times == {"present", "past"} and _is_fault(one, other, language)):
             return [one], [other]
     return None
+
+
+def differ_in_time(a: Reading, b: Reading, language: Language) -> bool:
+    """Return True if two texts tell of other times by the forms of words that stand anywhere in them."""
+    pairs = ((tell(a, language), tell(b, language)) for tell in _TELL_PAST)
+    is_other = any(len(one) == len(other) == 1 and one != other for one, other in pairs)
+    return is_other or _goes_on(a, b, language) or _goes_on(b, a, language)
 
 
 def _is_fault(one: Token, other: Token, language: Language) -> bool:
@@ -76,12 +82,12 @@ def _had_to(reading: Reading, language: Language) -> set[bool]:
     return {cue.partition(" ")[0] in language.past_modals for cue in cues}
 
 
-def _is_done(reading: Reading, language: Language) -> bool | None:
-    """Return True for a German text in which a thing is done, "ist geprüft", False if it goes on: "wird geprüft"."""
+def _is_done(reading: Reading, language: Language) -> set[bool]:
+    """By German participles: what is done, "ist geprüft", and what goes on, "wird geprüft"."""
     if not language.passives or not any(language.is_participle(token.text.lower()) for token in reading.tokens):
-        return None
+        return set()
     words = reading.words & (language.passives | language.copulas)
-    return True if words <= {"ist", "sind"} and words else False if words <= {"wird", "werden"} and words else None
+    return {True} if words and words <= _DONE else {False} if words and words <= _GOES_ON else set()
 
 
 def _goes_on(reading: Reading, other: Reading, language: Language) -> bool:
@@ -109,7 +115,7 @@ def _cut_closing(sentence: str, language: Language) -> str:
 
 # What somebody wants to be so.
 _WANTED = frozenset(("modality", pole) for pole in ("required", "advised", "missed"))
-_TELL_PAST = (_was, _had, _lasted, _ended, _had_to)
+_TELL_PAST = (_is_done, _was, _had, _lasted, _ended, _had_to)
 
 
 def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:

@@ -23,6 +23,8 @@ _DAY_FIRST = frozenset(("de", "es", "fr"))
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _LONGEST_PHRASE = 4  # "de l'après-midi"
 _LAST_HOUR, _LAST_MONTH, _LAST_DAY = 23, 12, 31
+# Less needs the unit: 三点五 is a number.
+_FEWEST_MINUTES = 10
 # From this hour on, "at night" is the end of a day.
 _FIRST_HOUR_OF_NIGHT = 6
 
@@ -69,6 +71,8 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
         return None
     has_hours, at = _match(pieces, at, clock.hours)
     after, at = _match(pieces, at, clock.after)
+    if after == "0" and not language.stemmer:
+        minute, at = _read_minute(pieces, at, language)
     is_told = _tells_hour(pieces, start, at, bool(has_hours), language)
     # "Takes two in the morning" tells no time: the number of an hour is behind a word such as "at".
     is_hour = before or after or minute or (start > 0 and (pieces[start - 1].lower,) in language.phrases)
@@ -109,6 +113,15 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
     if has_unit and (written := _MINUTE.fullmatch(pieces[end].key)):  # "9 h 30"
         return number, int(written[1]), end + 1
     return number, 0, end
+
+
+def _read_minute(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, int]:
+    """Return the minute that stands behind an hour, 0 = none, and the position behind it: 9時30分, 九点二十."""
+    number, end = _read_whole(pieces, at, language) if at < len(pieces) else (None, at)
+    if number is None:
+        return 0, at
+    has_unit = _is_written(pieces, end, "分") and not (_is_written(pieces, end + 1, "钟"))
+    return (number, end + has_unit) if has_unit or number >= _FEWEST_MINUTES else (0, at)
 
 
 def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Found | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.ranges import list_ranges
+from consolidation_pipeline.core.arrays import Arrays, list_ranges
 from consolidation_pipeline.core.vectors import find_positions
 
 Ids = npt.NDArray[Any]
@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class CannotLink:
+class CannotLink(Arrays):
     """Raw memories of undone merges: two memories of one merge in different parts must not be merged.
 
     Arrays (n,): ``ids``, S16 or any other ids; ``merges`` int32, the undone merge, and ``parts`` int32, the part of
@@ -27,13 +27,9 @@ class CannotLink:
     merges: Ints
     parts: Ints
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     def among(self, ids: Ids) -> CannotLink:
         """Return the constraints on the memories ``ids``, S16 (m,)."""
-        chosen = np.isin(self.ids, ids)
-        return CannotLink(self.ids[chosen], self.merges[chosen], self.parts[chosen])
+        return self.select(np.isin(self.ids, ids))
 
     def forbids(self, a: Ids, b: Ids) -> npt.NDArray[np.bool_]:
         """Return bool (m,): True for each pair of ids ``a``, ``b``, S16 (m,), that must not be merged in any order."""

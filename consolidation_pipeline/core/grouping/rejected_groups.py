@@ -14,13 +14,13 @@ Group = frozenset[int]
 def divide_group(
     group: Group, pairs: SimilarPairs, contradicting: Collection[Group], rejected: Collection[Group]
 ) -> list[Group]:
-    """Return the largest parts of a rejected group that were not rejected themselves; none if all were.
+    """Return the largest parts of a group without a group that was rejected; none if there are none.
 
-    A part is a group of complete linkage of two members or more, without a pair that was rejected. Parts without a
-    contradiction come first, and the others once all of these were rejected too.
+    A part is a group of complete linkage of two members or more. Parts without a contradiction come first, and the
+    others once all of these were rejected too.
 
     Args:
-        group: Rows.
+        group: Rows. It was rejected, or holds a group that was.
         pairs: All pairs of these rows, and any others.
         contradicting: Pairs of rows whose texts contradict each other.
         rejected: Groups and pairs that a person rejected.
@@ -31,7 +31,8 @@ def divide_group(
     for chosen in (is_open & agrees, is_open):
         parts = list[Group]()
         for part in _link(group, pairs.select(chosen)):
-            parts += divide_group(part, pairs, contradicting, rejected) if part in rejected else [part]
+            is_open_part = not any(one <= part for one in rejected)
+            parts += [part] if is_open_part else divide_group(part, pairs, contradicting, rejected)
         if parts:
             return parts
     return []

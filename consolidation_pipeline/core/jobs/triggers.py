@@ -64,9 +64,7 @@ def next_attempt_at(failures: int, failed_at: datetime, *, max_attempts: int = M
     return None if failures >= max_attempts else failed_at + _FIRST_WAIT * _WAIT_FACTOR ** (failures - 1)
 
 
-def may_retry(
-    failures: int, failed_at: datetime, now: datetime, *, scheduled: bool = False, max_attempts: int = MAX_ATTEMPTS
-) -> Due:
+def may_retry(failures: int, failed_at: datetime, now: datetime, *, scheduled: bool = False, max_attempts: int) -> Due:
     """Decide if automation retries a failed job: after its wait or, if it is dead, when its schedule comes.
 
     So a project recovers after a long outage, and a broken project is tried once a night. ``scheduled``: a schedule

@@ -8,6 +8,7 @@ plan: Signs of a plan, proposal, wish or possibility.
 permission: Those of them that may tell what is allowed: "may".
 reason: Why something changed, from where it is told to the end of the sentence.
 added: Words by which something comes beside what there is: "also".
+asides: Words beside an amount that tell no other thing of it: "again", "only".
 fillers, kinds: Words that tell no other thing apart: "old", and before the name of a thing: "the server".
 roles, roles_by: What stands between a person and what that person has: "leads", and the other way round: "led by".
 denied, denied_after: Negations before and behind the words of a change: "was not moved from".
@@ -76,6 +77,7 @@ class _ChangeWords:
     permission: re.Pattern[str]
     reason: re.Pattern[str]
     added: re.Pattern[str]
+    asides: re.Pattern[str]
     fillers: re.Pattern[str]
     kinds: re.Pattern[str]
     roles: re.Pattern[str]
@@ -96,7 +98,7 @@ def _load(language: str) -> _ChangeWords:
     at_words = ignore_case(rf"{_EDGE}(?:{'|'.join(opening)})" if opening else r"(?!)")
     # "May" is a month: the words of plans are in lower case unless they open the sentence.
     plain = [re.compile(raw.get(key, r"(?!)")) for key in ("plan", "permission", "reason")]
-    keys = ("added", "fillers", "kinds", "roles", "roles_by", "denied", "denied_after", "banned")
+    keys = ("added", "asides", "fillers", "kinds", "roles", "roles_by", "denied", "denied_after", "banned")
     others = [re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in keys]
     others.append(re.compile(rf"\W*(?:(?:we|i) )?(?:{raw.get('moved', '(?!)')})\b", re.IGNORECASE))
     return _ChangeWords(patterns, at_words, *plain, *others)
@@ -122,6 +124,11 @@ def find_permissions(sentence: str, language: str) -> list[Span]:
 def drop_reason(sentence: str, language: str) -> str:
     """Return a sentence without why something changed: "opens at 8 because of the works"."""
     return _load(language).reason.sub("", sentence)
+
+
+def drop_asides(sentence: str, language: str) -> str:
+    """Return a sentence without words that tell nothing else of an amount: "is at 442 Hz again", "only 6 tonnes"."""
+    return _load(language).asides.sub("", sentence)
 
 
 def tells_addition(sentence: str, language: str) -> bool:

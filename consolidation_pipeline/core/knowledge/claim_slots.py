@@ -36,6 +36,8 @@ STATES = STATE_VERBS | frozenset(
     enregistr exécut héberg trouv utilis vivr écout
     """.split()
 )
+# A time of day, which may be written as a decimal.
+_CLOCK = re.compile(r"(\d{1,2})[.:h](\d\d)(?: ?h)?")
 # Cues that stand at a verb, and a colon that no time or URL has.
 _VERB_CUES, _COLON = ("tense", "modality"), re.compile(r":(?=\s)")
 # What stands behind and before the holder of a part that one has.
@@ -70,6 +72,9 @@ def is_one_slot(before: Claim, after: Claim, comparison: Comparison) -> bool:
         return False
     old = [t for t in before.tokens if t.kind in VALUE_KINDS and t.key not in after.keys]
     new = [t for t in after.tokens if t.kind in VALUE_KINDS and t.key not in before.keys]
+    clocks = [[_CLOCK.fullmatch(token.text) for token in side] for side in (old, new)]
+    if len(old) == len(new) and all(a and b and a.groups() == b.groups() for a, b in zip(*clocks, strict=True)) and old:
+        return False  # "7:40", "7.40 h"
     dated = [sum(map(is_date, side)) for side in (old, new)]
     if any(0 < count < len(side) for count, side in zip(dated, (old, new), strict=True)):
         return False
@@ -242,6 +247,13 @@ def measure(token: Token) -> str:
     kind, _, value = token.key.partition(":")
     unit = value.partition(" ")[2]
     return f"{token.kind} {kind if value else ''} {'s' if unit in _TIMES else unit}"
+
+
+def tells_amount(claim: Claim) -> bool:
+    """Return True if a sentence has amounts with a unit, and no time, date or duration."""
+    values = [token for token in claim.tokens if token.kind == "value"]
+    units = {measure(token).rpartition(" ")[2] for token in values} - {""}
+    return bool(units) and units.isdisjoint(_TIMES) and not any(map(is_date, values))
 
 
 def is_date(token: Token) -> bool:

@@ -19,6 +19,8 @@ from consolidation_pipeline.core.knowledge.named_things import is_name
 # Governors, and poles of bounds, that divide all cases in two.
 _DIVIDING = frozenset(map(frozenset, (("above", "below"), ("if", "unless"), ("least", "most"))))
 _ORDER = frozenset(("before", "after"))
+# Poles of markers before a case that a rule is for.
+_CONDITIONS = frozenset(("if", "unless", "during"))
 _HOURS = frozenset(("from", "to", "until"))
 _CLOCK = re.compile(r"date:\d\d:\d\d|number:\d+(?:\.\d+)? h$")
 # Governors of phrases that tell when or why something changed, or what came instead, and not in which case.
@@ -145,6 +147,43 @@ def hold_side_by_side(before: Claim, after: Claim) -> bool:
     gone = before.keys - after.keys
     is_reversed = _ORDER in turned or any(opposites.get(key, frozenset()) & gone for key in after.keys - before.keys)
     return is_reversed and before.is_denied != after.is_denied
+
+
+def tells_narrower_case(before: Claim, after: Claim) -> bool:
+    """Return True if ``after`` tells of some of the things, or of a case, that ``before`` tells of without it.
+
+    "Wigs are washed at 30 °C", "synthetic wigs are washed cold, not at 30 °C"; "the gate closes at 8", "now closes at
+    10 if there is a concert". The rest may be as it was.
+    """
+    return _has_new_condition(before, after) or _names_narrower_subject(before, after)
+
+
+def _has_new_condition(before: Claim, after: Claim) -> bool:
+    """Return True if only ``after`` has a condition, and not of what takes the place of something that is gone."""
+    is_gone = any(change.form == "gone" for change in after.changes)
+    new = list_poles(after, "marker") - list_poles(before, "marker")
+    return not is_gone and not _CONDITIONS.isdisjoint(new)
+
+
+def _names_narrower_subject(before: Claim, after: Claim) -> bool:
+    """Return True if a thing has a word more in ``after``: "(wash) synthetic wigs", "Kunsthaarperücken"."""
+    told = after.inside(*(span for change in after.changes for span in (change.cue, change.was, change.now)))
+    things = [t for t in before.tokens if t is before.tokens[0] or (t.gap != "link" and _opens_noun(before, t))]
+    keys, texts = {token.key for token in things}, {token.text.lower() for token in things}
+    first = after.tokens[0].text.lower()
+    if after.language == "de" and first not in texts and first.endswith(tuple(texts)):
+        return True
+    step = 1 if after.language in ("es", "fr") else -1
+    for at, thing in enumerate(after.tokens):
+        if thing.key not in keys and thing.text.lower() not in texts:
+            continue
+        for one in after.tokens[at + step : at + step + 1] if at + step >= 0 else []:
+            ends = sorted((one, thing), key=lambda token: token.start)
+            is_beside = one.phrase == thing.phrase and not _quote_between(after, *ends)
+            is_new = one.key not in after.fillers and one not in told and not has_token(before, one)
+            if one.kind == "word" and is_beside and is_new:
+                return True
+    return False
 
 
 def have_other_kinds(before: Claim, after: Claim) -> bool:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.arrays import list_ranges
 from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.supersession import Revision, revise_sentence, split_claims
 from consolidation_pipeline.core.memories.memories import hash_text
-from consolidation_pipeline.core.ranges import list_ranges
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # Words of more sentences tell little of a matter.

@@ -136,6 +136,8 @@ class Claim:
         if self.language != "en" or not words or _VALUE_OF.search(self.text):
             return True
         language = load_language("en")
+        if any(change.form == "ended" for change in self.changes):
+            return True  # "no longer leaks"
         if words[0] in _RULES | _SUBJECTS or not (language.passive_auxiliaries | _VERBS).isdisjoint(words):
             return True
         if words[0].endswith("s") and words[1:2] and not language.is_light(words[1]):

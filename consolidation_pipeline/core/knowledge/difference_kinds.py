@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _MASKED = re.compile(r"[\w#]*#[\w#]*")
 
 
-def explain_pairs(texts: Sequence[str], similarity: Similarity | None = None) -> Iterator[tuple[int, int, Explanation]]:
+def explain_pairs(texts: Sequence[str], similarity: Similarity | None) -> Iterator[tuple[int, int, Explanation]]:
     """Yield the positions of two texts and how they differ, for each of at most ``MAX_PAIRS`` pairs."""
     for i, j in islice(combinations(range(len(texts)), 2), MAX_PAIRS):
         yield i, j, explain(texts[i], texts[j], similarity)

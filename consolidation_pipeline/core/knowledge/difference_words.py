@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from textwrap import shorten
 
 from consolidation_pipeline.core.differences.explanation import Difference
@@ -29,12 +30,12 @@ _IN_BOTH = {"added cue": "different conditions", "exception": "different excepti
 _SHOWN_CHARS = 80
 
 
-def describe_difference(difference: Difference) -> str:
-    """Return a difference in words, such as ``only one says: after 90 days``.
+def describe_differences(differences: Iterable[Difference]) -> list[str]:
+    """Return differences in words, such as ``only one says: after 90 days``, each once.
 
     What both texts say, and what is nothing in one of them, is left out.
     """
-    return describe_sides(difference.kind, difference.a, difference.b)
+    return [*dict.fromkeys(describe_sides(one.kind, one.a, one.b) for one in differences)]
 
 
 def describe_sides(kind: str, a: str, b: str) -> str:

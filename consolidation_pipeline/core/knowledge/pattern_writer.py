@@ -141,7 +141,11 @@ class PatternWriter(PatternGroup):
             parts = self._find_parts(best, passage, later)
             practices, gotchas = (
                 self.choose(
-                    [one for one in found if one is best or not opposes(one, as_written(best))],
+                    [
+                        one
+                        for one in found
+                        if (one is best or not opposes(one, as_written(best))) and self.find_later(one) is None
+                    ],
                     most=_MAX_LISTED,
                     max_chars=_LISTED_CHARS,
                 )

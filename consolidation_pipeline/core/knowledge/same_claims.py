@@ -128,11 +128,17 @@ class SameClaim:
         return _changes(claim) and earlier.find_news([self.text]) is not None
 
     def repeats(self, text: str) -> bool:
-        """Return True if the text of a claim has all words of a sentence but a few, and the same values and names."""
+        """Return True if the text of a claim has all words of a sentence but a few, and the same values and names.
+
+        They stand in the same order: "left is now 6, right 4" does not repeat "left is 4, right 6".
+        """
         if self._measure_own(text) < _REPEATED:
             return False
-        tokens = read_sentence(text, self.language).tokens
-        return all(token.key in self.reading.key_set for token in tokens if token.kind in VALUE_KINDS)
+        told, own = (
+            [one.tokens[at].key for at in sort_as_written(one.tokens) if one.tokens[at].kind in VALUE_KINDS]
+            for one in (read_sentence(text, self.language), self.reading)
+        )
+        return {*told} <= {*own} and [key for key in own if key in told] == told
 
     def is_told_in(self, text: str) -> bool:
         """Return True if a sentence has all words of the claim, so that it tells all that the claim does."""

@@ -126,7 +126,7 @@ def rank_sentences(
     ]
 
 
-def count_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> BackgroundTerms:
+def count_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str]) -> BackgroundTerms:
     """Count the terms of a sample of groups, for ``rank_sentences`` and ``find_key_terms``."""
     skipped, texts = _normal_sentences(boilerplate), [text for group in groups for text in group]
     terms = ({term.stem for one in _read(text, skipped) for term in extract_terms(one.text)} for text in texts)

@@ -13,12 +13,19 @@ from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.language_detection import detect_language
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.differences.reading import Token
-from consolidation_pipeline.core.knowledge.change_words import Span, drop_reason, find_changes, find_permissions
+from consolidation_pipeline.core.knowledge.change_words import (
+    Span,
+    drop_asides,
+    drop_reason,
+    find_changes,
+    find_permissions,
+)
 from consolidation_pipeline.core.knowledge.claim_slots import (
     have_same_words,
     is_one_slot,
     may_be_states,
     stand_in_opposite_places,
+    tells_amount,
 )
 from consolidation_pipeline.core.knowledge.claim_subjects import (
     are_on_named_things,
@@ -31,6 +38,7 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     open_with_things,
     opens_with_article,
     tell_other_days,
+    tells_narrower_case,
     tells_step,
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
@@ -227,6 +235,8 @@ def revise_sentence(was: str, now: str) -> Revision | None:
                 # Whoever uses what is gone needs another, and nobody does what is needless.
                 is_told = uses_gone(before, after) or frees_from(before, after)
                 return Revision(was, now, False, False) if is_told else None
+            if revision and tells_narrower_case(before, after):
+                return Revision(was, now, False, False)
             if revision:
                 return replace(revision, was=was, now=now)
     return _find_translated(was, now)
@@ -241,10 +251,13 @@ def _list_readings(was: str, now: str, language: str) -> Iterator[tuple[str, str
     if all(spans):
         was, now = (_fill_in(text, found, _CAN) for text, found in zip((was, now), spans, strict=True))
     yield was, now
+    plain = (drop_asides(was, language), drop_asides(now, language))
+    if plain != (was, now) and all(tells_amount(Claim.of(text, language)) for text in plain):
+        yield plain  # not "opens again at 14:00"
     short = drop_reason(now, language)
     if short != now:
         yield was, short
-    if any(change.form == "ended" for change in find_changes(short, language)):
+    if any(change.form == "ended" for text in (was, short) for change in find_changes(text, language)):
         # "Times out, because X" is over too, whatever ended it: "no longer times out: Y was done".
         former, present = (_drop_explanation(drop_reason(text, language), language) for text in (was, now))
         if (former, present) != (was, short):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consolidation_pipeline.core.arrays import Arrays
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, check_memory_type
 from consolidation_pipeline.core.vectors import check_numbers
 
@@ -77,7 +76,7 @@ def exceeds_share(taken: int, units: int, *, max_share: float) -> bool:
 
 
 @dataclass(frozen=True)
-class ArchiveUnits:
+class ArchiveUnits(Arrays):
     """Active raw and merged memories with the inputs of the policies, as arrays (n,).
 
     ``idle_days``: days since the last use or the import, fractional and not negative. ``pinned`` includes memories that
@@ -92,18 +91,6 @@ class ArchiveUnits:
     memory_type: NDArray[np.str_]
     relevance: NDArray[np.float64]
     memories: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.idle_days)
-
-    def select(self, rows: NDArray[Any]) -> ArchiveUnits:
-        """Return the units at ``rows``, indices or a mask."""
-        return ArchiveUnits(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-
-
-def concatenate_units(parts: Sequence[ArchiveUnits]) -> ArchiveUnits:
-    """Concatenate the units of one or more parts."""
-    return ArchiveUnits(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @dataclass(frozen=True)

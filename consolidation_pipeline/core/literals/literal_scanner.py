@@ -7,7 +7,15 @@ from decimal import Decimal
 
 from consolidation_pipeline.core.literals.hyphenated_words import is_everyday
 from consolidation_pipeline.core.literals.literal_patterns import LITERAL, MONTH, MONTHS, NUMBER_WORDS
-from consolidation_pipeline.core.literals.measurements import AFTER_NUMBER, THOUSANDS, UNITS, plain, unitless, with_unit
+from consolidation_pipeline.core.literals.measurements import (
+    AFTER_NUMBER,
+    THOUSANDS,
+    UNITS,
+    plain,
+    read_rate,
+    unitless,
+    with_unit,
+)
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 _HALF_DAY = re.compile(r"(\d?\d)(:.*)?([ap])m")
@@ -34,9 +42,12 @@ class Literal:
 
 def scan(text: str, base: int = 0) -> Iterator[Literal]:
     """Return the literals of ``text`` in order, without its negations; ``base`` is added to their offsets."""
+    end = base
     for match in LITERAL.finditer(text):
-        if match.lastgroup:
-            yield from _READERS[match.lastgroup](match, base)
+        if match.lastgroup and base + match.start() >= end:
+            for literal in _READERS[match.lastgroup](match, base):
+                end = max(end, literal.start + len(literal.text))
+                yield literal
 
 
 def _made(kind: str, value: str, match: re.Match[str], base: int) -> Literal:
@@ -169,7 +180,8 @@ def _measured(written: str, match: re.Match[str], base: int) -> Literal:
     after = AFTER_NUMBER.match(text, end)
     value = with_unit(Decimal(written), after["gap"], after["name"]) if after else None
     if after and value:
-        return Literal("number", value, text[start : after.end()], base + start)
+        value, end = read_rate(value, text, after.end())
+        return Literal("number", value, text[start:end], base + start)
     versioned = _BARE_DECIMAL.fullmatch(written) and _VERSIONED.search(text[max(0, start - 24) : start])
     return _made("version" if versioned else "number", unitless(written), match, base)
 

@@ -9,20 +9,25 @@ _UNIT_NAMES = """
     ns nanosecond nanoseconds; us µs μs microsecond microseconds; ms msec msecs millis millisecond milliseconds
     s sec secs second seconds; min m mins minute minutes; h hr hrs hour hours; d day days; w week weeks
     month months; year years yr yrs; % percent pct; x times; px pixel pixels; ° deg degrees
-    hz hertz; khz kilohertz; mhz megahertz; ghz gigahertz; watt watts; kw kilowatt kilowatts
+    hz hertz; khz kilohertz; mhz megahertz; ghz gigahertz; watt watts W; kw kilowatt kilowatts; volt volts V
     b byte bytes; bit bits; kb kilobyte kilobytes; mb megabyte megabytes; gb gigabyte gigabytes; tb terabyte terabytes
     kib; mib; gib; tib; kbps; mbps; gbps; $ usd dollar dollars; € eur euro euros; £ gbp pound pounds
     nm nanometre nanometres nanometer nanometers; mm millimetre millimetres millimeter millimeters
     cm centimetre centimetres centimeter centimeters; metre metres meter meters
     km kilometre kilometres kilometer kilometers; mile miles mi; foot feet ft; inch inches
-    mg milligram milligrams; gram grams gramme grammes; kg kilogram kilograms kilo kilos; lb lbs; ounce ounces oz
-    ml millilitre millilitres milliliter milliliters; litre litres liter liters
+    mg milligram milligrams; gram grams gramme grammes g; kg kilogram kilograms kilo kilos; lb lbs; ounce ounces oz
+    tonne tonnes t; ml millilitre millilitres milliliter milliliters; litre litres liter liters l L
 """
 UNITS = {"per cent": "%"} | {
     name: names.split()[0] for names in re.split("[;\n]", _UNIT_NAMES) for name in names.split()
 }
 _BITS = {"Kb": "kbit", "Mb": "mbit", "Gb": "gbit"}  # 40 Mb are 5 MB
 _TEMPERATURE = r"(?i:(?:°|(?:degrees?|grad)\b){BLANK}?(?P<scale>c|f|celsius|fahrenheit)\b)".replace("{BLANK}", BLANK)
+# The unit of which an amount is for each one: "60 km/h", "5 litres a minute".
+_EACH = re.compile(
+    rf"/(?P<unit>[^\W\d_²³]{{1,9}})(?P<power>[²³23]?)(?![\w/])"
+    rf"|{BLANK}(?:per|an?){BLANK}(?P<time>second|minute|hour)\b(?! time)"
+)
 _SECONDS = {
     "ns": Decimal("1e-9"),
     "us": Decimal("1e-6"),
@@ -33,6 +38,8 @@ _SECONDS = {
     "d": Decimal(86400),
     "w": Decimal(604800),
 }
+_POWERS = str.maketrans("23", "²³")
+_COUNTS = frozenset("x % $ € £".split())
 _SIZES = frozenset("b kb mb gb tb kib mib gib tib".split())
 THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
 _ORDINALS = ("st", "nd", "rd", "th")
@@ -61,7 +68,7 @@ def with_unit(number: Decimal, gap: str, name: str) -> str | None:
     """Return the number with its unit, or None if ``name`` is the next word, behind a ``gap``."""
     if temperature := re.fullmatch(_TEMPERATURE, name):
         return f"{plain(number)} °{temperature['scale'][0].casefold()}"
-    unit = _BITS.get(name) or UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
+    unit = "metre" if name == "m" and gap else _find_unit(name)
     if unit:
         return _quantity(number, unit)
     if gap:
@@ -69,6 +76,23 @@ def with_unit(number: Decimal, gap: str, name: str) -> str | None:
     if name in THOUSANDS:
         return plain(number * THOUSANDS[name])
     return plain(number) + ("" if name.casefold() in _ORDINALS else name.casefold())
+
+
+def read_rate(measured: str, text: str, end: int) -> tuple[str, int]:
+    """Return an amount that ends at ``end`` with the unit of which it is for each one, and where that ends: 60 km/h.
+
+    What costs "30 € a day" or takes "2 hours a day" is told with words.
+    """
+    unit, each = measured.rpartition(" ")[2], _EACH.match(text, end)
+    if not each or unit in _COUNTS or (each["time"] and name_quantity(unit) == "time"):
+        return measured, end
+    name = each["time"] or each["unit"]
+    of = "metre" if name == "m" else _find_unit(name)
+    return (f"{measured}/{of}{(each['power'] or '').translate(_POWERS)}", each.end()) if of else (measured, end)
+
+
+def _find_unit(name: str) -> str | None:
+    return _BITS.get(name) or UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
 
 
 def _quantity(number: Decimal, unit: str) -> str:

@@ -93,7 +93,7 @@ def weighted_z_scores(
 
 
 def sum_z_scores(
-    table: NDArray[Any], weights: Sequence[float], inside: NDArray[np.bool_] | None = None
+    table: NDArray[Any], weights: Sequence[float], inside: NDArray[np.bool_] | None
 ) -> NDArray[np.float64]:
     """Return the weighted sum (n,) of the z-scores of a table (m, n) with a row of scores for each ranking.
 

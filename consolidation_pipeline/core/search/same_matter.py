@@ -23,9 +23,9 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.named_things import is_name
-from consolidation_pipeline.core.knowledge.past_months import are_of_months_in_turn
 from consolidation_pipeline.core.knowledge.reported_events import are_events
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
+from consolidation_pipeline.core.knowledge.supersession import Revision, tells_past_month
 from consolidation_pipeline.core.search.context_changes import DatedText
 from consolidation_pipeline.core.search.context_days import is_of_its_time
 from consolidation_pipeline.core.search.novelty import parse_sentences
@@ -51,16 +51,12 @@ def link_other_values(texts: Iterable[DatedText]) -> dict[UUID, list[UUID]]:
     pairs = [(-share, at, pair, told) for at, pair in enumerate(dated) for share, *told in _pair_sentences(*pair)]
     links: dict[UUID, list[UUID]] = {}
     for *_, (older, newer), told in sorted(pairs, key=lambda one: one[:2])[:_MOST_PAIRS]:
-        if newer.id not in links.get(older.id, ()) and _tell_others(*told) and not _come_in_turn(older, newer, *told):
+        if newer.id in links.get(older.id, ()) or not _tell_others(*told):
+            continue
+        was, now = told
+        if not tells_past_month(Revision(was, now, False), older.learned_at.date(), newer.learned_at.date()):
             links.setdefault(older.id, []).append(newer.id)
     return {older: sorted(newer, key=[one.id for one in ordered].index) for older, newer in links.items()}
-
-
-def _come_in_turn(older: DatedText, newer: DatedText, was: str, now: str) -> bool:
-    """Return True if sentences of two texts are of different months, of which the older one was over."""
-    language = detect_language(f"{was}\n{now}") or "en"
-    before, after = Claim.of(was, language).reading, Claim.of(now, language).reading
-    return are_of_months_in_turn(before, older.learned_at.date(), after, newer.learned_at.date())
 
 
 def list_linked(links: Mapping[UUID, Iterable[UUID]]) -> set[UUID]:

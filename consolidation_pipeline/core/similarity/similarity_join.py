@@ -7,6 +7,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consolidation_pipeline.core.arrays import Arrays
 from consolidation_pipeline.core.similarity.join_planner import find_pairs
 from consolidation_pipeline.core.similarity.matrix_products import Join
 from consolidation_pipeline.core.vectors import as_matrix
@@ -23,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class SimilarPairs:
+class SimilarPairs(Arrays):
     """Pairs of rows as arrays (m,): positions ``i`` < ``j`` and cosine ``similarity``, float32 in [-1, 1].
 
     Positions are int32: widen them before arithmetic. ``similarity_join`` sorts the pairs by (i, j).
@@ -40,13 +41,6 @@ class SimilarPairs:
         lengths = len(self.i), len(self.j), len(self.similarity)
         if len(set(lengths)) > 1:
             raise ValueError(f"i, j and similarity have lengths {lengths}; they must be equal")
-
-    def __len__(self) -> int:
-        return len(self.i)
-
-    def select(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> "SimilarPairs":
-        """Return the pairs at ``chosen``, a mask (m,) or positions."""
-        return SimilarPairs(self.i[chosen], self.j[chosen], self.similarity[chosen])
 
     def at_least(self, threshold: float) -> "SimilarPairs":
         """Return the pairs whose similarity reaches ``threshold``."""
@@ -82,11 +76,8 @@ def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0
 
 def concatenate_pairs(parts: Sequence[SimilarPairs]) -> SimilarPairs:
     """Return the pairs of all ``parts`` in their order."""
-    return SimilarPairs(
-        np.concatenate([np.empty(0, np.int32), *(part.i for part in parts)]),
-        np.concatenate([np.empty(0, np.int32), *(part.j for part in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(part.similarity for part in parts)]),
-    )
+    none = SimilarPairs(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
+    return none.concatenate([none, *parts])
 
 
 def iter_similar_pairs(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> Iterator[SimilarPairs]:

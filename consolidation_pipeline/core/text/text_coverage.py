@@ -22,6 +22,8 @@ _QUESTION = re.compile(r"[?？](?!\w)")
 _FAMILY_PREFIX = 4
 # Lowest share of the words of a sentence that one in other words has too.
 _MIN_SHARED = 0.6
+# Most words of a sentence that others may stand for: "leaves", "departs".
+_MAX_REPLACED = 1
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Statement:
             return self._has_literals(other)
         if len(self.words & other.words) < _MIN_SHARED * len(other.words) or self.asks != other.asks:
             return False
-        if self.is_code or other.is_code or not other.keys <= self.keys:
+        if self.is_code or other.is_code or len(other.keys - self.keys) > _MAX_REPLACED:
             return False
         found = explain_readings(self.reading, other.reading)
         return found.may_merge and not any(one.b for one in found.differences) and self._has_literals(other)

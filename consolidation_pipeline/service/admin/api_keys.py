@@ -69,7 +69,7 @@ class Principal:
         """Return True if the principal's role includes ``role``."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
-    def identify_voter(self, session: str = "") -> str:
+    def identify_voter(self, session: str) -> str:
         """Return whose votes on memories the principal's are, by which they are counted.
 
         An agent is one voter whatever session it claims. Sessions that an admin names are voters of their own.

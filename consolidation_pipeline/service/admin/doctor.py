@@ -44,9 +44,7 @@ class Automation:
     daemon_seen: datetime | None
 
 
-def diagnose(
-    settings: Settings, find_automation: Callable[[], Automation], *, ask_models: bool = False
-) -> Iterator[Finding]:
+def diagnose(settings: Settings, find_automation: Callable[[], Automation], *, ask_models: bool) -> Iterator[Finding]:
     """Run all checks and yield their findings.
 
     Args:

@@ -161,7 +161,7 @@ def ensure_project(engine: Engine, slug: str, config: Mapping[str, Any] | None =
         return find_or_create_project(connection, slug, config)
 
 
-def find_or_create_project(connection: Connection, slug: str, config: Mapping[str, Any] | None = None) -> Project:
+def find_or_create_project(connection: Connection, slug: str, config: Mapping[str, Any] | None) -> Project:
     """Return the project as ``ensure_project`` does, in the transaction of ``connection``; errors are the same."""
     parse_options(config or {})
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.arrays import Arrays
 from consolidation_pipeline.core.lifecycle import associations as rules
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.memories.relation_types import ASSOCIATION_TYPES, CANDIDATE_TYPES
@@ -64,20 +64,13 @@ class AssociationResult:
 
 
 @dataclass(frozen=True)
-class _FoundPairs:
+class _FoundPairs(Arrays):
     """Related pairs, arrays of shape (m,). ``a``, ``b``: positions of the units, in the direction of the relation."""
 
     a: Positions
     b: Positions
     similarity: npt.NDArray[np.float32]
     rule: rules.Codes
-
-    def __len__(self) -> int:
-        return len(self.rule)
-
-    def select(self, chosen: npt.NDArray[Any] | slice) -> _FoundPairs:
-        """Return the pairs at ``chosen``, a mask or a slice."""
-        return _FoundPairs(*(column[chosen] for column in vars(self).values()))
 
 
 _NONE = _FoundPairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int8))
@@ -152,9 +145,7 @@ def _match_pairs(sample: AssociationSample, blocks: Iterable[tuple[SimilarPairs,
                 f"more than {MAX_RELATIONS:,} pairs of memories are related: set sample_size (20 is the default), or "
                 "merge near-duplicates first"
             )
-    return _FoundPairs(
-        *(np.concatenate(columns) for columns in zip(*(vars(part).values() for part in kept), strict=True))
-    )
+    return _FoundPairs.concatenate(kept)
 
 
 def _set_direction(pairs: SimilarPairs, role: rules.Codes, rule: rules.Codes) -> _FoundPairs:

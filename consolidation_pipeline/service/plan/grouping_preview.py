@@ -30,7 +30,7 @@ from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
-from consolidation_pipeline.store.similarity.similarity_graph import MERGE, Neighbors, Nodes, concatenate_neighbors
+from consolidation_pipeline.store.similarity.similarity_graph import MERGE, NO_NEIGHBORS, Neighbors, Nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,4 +136,4 @@ def _find_neighbors(connection: Connection, run: ProjectRun, nodes: Nodes, x: Ve
         stored = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
         known_ids = nodes.ids[known]
         parts.append(stored.select(np.isin(stored.a, known_ids) & np.isin(stored.b, known_ids)))
-    return concatenate_neighbors(parts)
+    return Neighbors.concatenate(parts) if parts else NO_NEIGHBORS

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.core.lifecycle.archive_policies import (
-    concatenate_units,
+    ArchiveUnits,
     exceeds_share,
     explain_archives,
     forecast_staleness,
@@ -404,7 +404,7 @@ def plan_archiving(
     merges = [merge for merge, stale in zip(merges, is_stale.tolist(), strict=True) if not stale]
     ids, raw, units, merge_of = ids[kept], raw[kept], units.select(kept), merge_of[kept]
     alone = merge_of < 0
-    after = concatenate_units([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])
+    after = ArchiveUnits.concatenate([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])
     after_ids = np.concatenate([ids[alone], to_ids([merge.id for merge in merges])])
     after_raw = np.concatenate([raw[alone], np.zeros(len(merges), dtype=bool)])
     policies = get_policies(run.options, run.job)

@@ -244,7 +244,7 @@ def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
     return _to_suggestion(row, found)
 
 
-def check_filters(status: str | None, memory_type: str | None, differ_only_in: str | None = None) -> None:
+def check_filters(status: str | None, memory_type: str | None, differ_only_in: str | None) -> None:
     """Raise UsageError if there is no such status, memory type or kind of difference."""
     if status is not None and status not in SUGGESTION_STATUSES:
         raise UsageError(f"status {status!r} does not exist; a suggestion is {', '.join(SUGGESTION_STATUSES)}")

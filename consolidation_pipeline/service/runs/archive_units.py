@@ -15,7 +15,6 @@ import numpy.typing as npt
 from consolidation_pipeline.core.lifecycle.archive_policies import (
     ArchivePolicies,
     ArchiveUnits,
-    concatenate_units,
     exceeds_share,
     plan_archives,
 )
@@ -56,7 +55,7 @@ def load_archive_units(
     """
     raw, merged = (load_candidates(connection, run, table, dissolved=dissolved) for table in MEMORY_TABLES)
     ids = np.concatenate([raw.ids, merged.ids])
-    return ids, np.arange(len(ids)) < len(raw.ids), concatenate_units([raw.units, merged.units])
+    return ids, np.arange(len(ids)) < len(raw.ids), ArchiveUnits.concatenate([raw.units, merged.units])
 
 
 def load_candidates(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.admin.project_counts import hash_project_rows
@@ -18,9 +18,9 @@ from consolidation_pipeline.store.similarity.calibrations import describe_versio
 
 
 def compute_fingerprint(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
-    """Return a hash of rows, options, calibrations, algorithm version, and the day, as relevance decays daily."""
+    """Return a hash of rows, options, calibrations, the program, and the day, as relevance decays daily."""
     rows, calibrations = hash_project_rows(connection, project.id), describe_versions(connection, project.id)
-    parts = (rows, options.model_dump_json(), calibrations, ALGORITHM_VERSION, f"{now:%Y-%m-%d}")
+    parts = (rows, options.model_dump_json(), calibrations, describe_code()["digest"], f"{now:%Y-%m-%d}")
     return content_hash("\n".join(parts))
 
 

@@ -306,8 +306,9 @@ def _find_candidates(
             scope_option=scope_option,
             as_of=as_of,
         )
-        categories = count_categories(connection, project.id)
-        waiting = sum(count_review_items(connection, project.id).values())
+        # They are of all scopes: whoever asks for one is not told of the others.
+        categories = count_categories(connection, project.id) if scope is None else {}
+        waiting = sum(count_review_items(connection, project.id).values()) if scope is None else 0
         is_consolidated = has_consolidated_memories(connection, project.id)
     pieces += [_to_piece(entry, sound) for entry in entries]
     return _Candidates(

@@ -35,7 +35,7 @@ class FoundVersions:
 
 
 def find_versions(
-    connection: Connection, project_id: UUID, ids: Sequence[str], *, as_of: datetime | None = None
+    connection: Connection, project_id: UUID, ids: Sequence[str], *, as_of: datetime | None
 ) -> FoundVersions:
     """Return the versions of raw and merged memories, as far as they were learned until ``as_of``.
 

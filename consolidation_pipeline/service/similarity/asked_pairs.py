@@ -18,7 +18,7 @@ import numpy.typing as npt
 from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.grouping.labels import Labels
-from consolidation_pipeline.core.knowledge.difference_words import describe_difference
+from consolidation_pipeline.core.knowledge.difference_words import describe_differences
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, reaches
 from consolidation_pipeline.embed.local import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -123,4 +123,4 @@ def explain_asked_pairs(
 
 def _list_differences(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
     """Return the differences that keep the texts of each pair apart, in words."""
-    return [list(map(describe_difference, explain(*pair, word_similarity).list_obstacles())) for pair in pairs]
+    return [describe_differences(explain(*pair, word_similarity).list_obstacles()) for pair in pairs]

@@ -120,7 +120,7 @@ def _hash_inputs(connection: Connection, run: ProjectRun, hashes: Mapping[UUID, 
 
 
 def note_groups(
-    connection: Connection, run: ProjectRun, nodes: Nodes, rules: PairRules, *, open_groups: Iterable[int] = ()
+    connection: Connection, run: ProjectRun, nodes: Nodes, rules: PairRules, *, open_groups: Iterable[int]
 ) -> None:
     """Note that all groups are formed, but for those of the scopes of the nodes at the rows ``open_groups``.
 

@@ -24,7 +24,7 @@ from zlib import compress, decompress
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.ranges import list_ranges
+from consolidation_pipeline.core.arrays import list_ranges
 from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.code_version import describe_code

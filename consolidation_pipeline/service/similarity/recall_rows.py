@@ -11,9 +11,9 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.arrays import list_ranges
 from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
-from consolidation_pipeline.core.ranges import list_ranges
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order

@@ -23,9 +23,9 @@ from consolidation_pipeline.store.review.suggestions import load_originals, read
 def divide_rejected(
     connection: Connection, units: Units, labels: Labels, pairs: SimilarPairs, rejected: Collection[frozenset[bytes]]
 ) -> Labels:
-    """Return the groups of units (u,) with those that a person rejected divided into parts that nobody rejected.
+    """Return the groups of units (u,), divided into parts where a person rejected them or some of their members.
 
-    A group stays whole if it is a pair, or if all of its parts were rejected too.
+    A rejected group stays whole if it is a pair, or if all of its parts were rejected too.
 
     Args:
         labels: Group of each unit (u,), -1 = alone.
@@ -35,17 +35,21 @@ def divide_rejected(
     if not rejected:
         return labels
     divided, ids = labels.copy(), units.ids
+    decided = frozenset[bytes]().union(*rejected)
     for number, members in enumerate(list_members(labels)):
-        if len(members) < 3 or frozenset(ids[members].tolist()) not in rejected:
+        own = frozenset(ids[members].tolist())
+        inner = [group for group in rejected if group <= own] if len(own & decided) > 1 else []
+        if len(members) < 3 or not inner:
             continue
         inside = pairs.select((labels[pairs.i] == number) & (labels[pairs.j] == number))
         i, j = (np.searchsorted(members, side).astype(np.int32) for side in (inside.i, inside.j))
         position = {id_: at for at, id_ in enumerate(ids[members].tolist())}
-        known = {frozenset(position[id_] for id_ in group) for group in rejected if position.keys() >= group}
-        contradicting = _find_contradictions(connection, units, members)
+        known = {frozenset(position[id_] for id_ in group) for group in inner}
+        # Of a group that nobody decided on, contradictions are asked about as ever.
+        contradicting = _find_contradictions(connection, units, members) if own in rejected else set[Group]()
         whole = frozenset(range(len(members)))
         parts = divide_group(whole, SimilarPairs(i, j, inside.similarity), contradicting, known)
-        if parts:
+        if parts or own not in rejected:
             divided[members] = -1
         for part in parts:
             divided[members[sorted(part)]] = len(labels) + members[min(part)]

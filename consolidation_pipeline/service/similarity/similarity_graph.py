@@ -36,7 +36,6 @@ from consolidation_pipeline.store.similarity.similarity_graph import (
     ComparedVectors,
     Neighbors,
     Nodes,
-    concatenate_neighbors,
 )
 
 # Pairs that are written in one block: about 50 MB.
@@ -153,12 +152,12 @@ def compare_nodes(
         classified.append(_neighbors(nodes, far, np.full(len(far), TOPIC, dtype=np.int16)))
         waiting.append(ordered.select(is_near & ~crosses))
         if sum(map(len, classified)) > WRITE_BLOCK_PAIRS:
-            yield concatenate_neighbors(classified)
+            yield Neighbors.concatenate(classified)
             classified = []
         if sum(map(len, waiting)) > CLASSIFY_BLOCK_PAIRS:
             yield _classify(connection, run, nodes, waiting, keys)
             waiting = []
-    yield concatenate_neighbors([*classified, _classify(connection, run, nodes, waiting, keys)])
+    yield Neighbors.concatenate([*classified, _classify(connection, run, nodes, waiting, keys)])
 
 
 def _classify(

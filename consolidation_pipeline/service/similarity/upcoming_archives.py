@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits, concatenate_units, merge_units
+from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits, merge_units
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.archive_units import archives_memories, load_archive_units, select_upcoming
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -47,7 +47,7 @@ class UpcomingArchives:
         is_merged = labels >= 0
         merged, numbers = np.unique(labels[is_merged], return_inverse=True)
         parts = [merge_units(self.stored.select(is_merged), numbers), self.stored.select(~is_merged)]
-        is_taken[merged] = np.isin(np.arange(len(merged)), select_upcoming(self.run, concatenate_units(parts)))
+        is_taken[merged] = np.isin(np.arange(len(merged)), select_upcoming(self.run, ArchiveUnits.concatenate(parts)))
         return np.asarray(is_taken, np.bool_)
 
 

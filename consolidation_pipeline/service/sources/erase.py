@@ -30,7 +30,7 @@ class ErasedRows:
 
 
 def erase_in_sources(
-    connection: Connection, project_id: UUID, memory_ids: Sequence[UUID], *, is_preview: bool = False
+    connection: Connection, project_id: UUID, memory_ids: Sequence[UUID], *, is_preview: bool
 ) -> ErasedRows:
     """Remove memories from their stores, in the transaction of ``connection``, which commits after the stores.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -11,17 +10,12 @@ from itertools import islice
 from typing import Any
 from uuid import UUID, uuid4
 
-import numpy as np
-from numpy.typing import NDArray
-
 from consolidation_pipeline.connect.source_table import parse_time
 from consolidation_pipeline.connect.store import MemoryStore, SourceRow
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.text.counted_nouns import counted, plural
-from consolidation_pipeline.core.vectors import find_unusable, normalize
-from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.errors import InvalidMemoryError, UnrecordedWritesError, UsageError
+from consolidation_pipeline.errors import InvalidMemoryError, UnrecordedWritesError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.intake.importer import choose_language
@@ -30,23 +24,13 @@ from consolidation_pipeline.service.lifecycle.memory_edits import revise_memorie
 from consolidation_pipeline.service.sources.erase import hash_row
 from consolidation_pipeline.service.sources.recovery import hold_source, recover_writes
 from consolidation_pipeline.service.sources.store_changes import PRESENT, read_changes
-from consolidation_pipeline.service.sources.store_vectors import (
-    StoreEmbedder,
-    count_dimensions,
-    name_model,
-    parse_vectors,
-    shares_model,
-)
 from consolidation_pipeline.service.sources.stores import open_store, read_config
+from consolidation_pipeline.service.sources.synced_vectors import GivenVector, SyncedVectors
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SOURCE_WRITE_STATUSES
 from consolidation_pipeline.store.database.scope_keys import DELETED
-from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
-from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
-from consolidation_pipeline.store.memories.embeddings import load_unembedded, save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_stood_for, list_taken, list_writes
 from consolidation_pipeline.store.sources.sources import (
     Source,
@@ -67,10 +51,6 @@ BATCH_ROWS = 5_000
 AUTHOR = "sync"
 GONE_REASON = "gone at source"
 CHANGED_REASON = "changed at source"
-# Cosine above which two vectors are one but for rounding.
-_SAME_VECTOR = 0.99999
-# Transactions that save vectors at a time, and the fewest vectors for which another one is worth its start.
-_SAVED_AT_ONCE, _FEWEST_SAVED = 2, 100
 
 
 @dataclass
@@ -138,41 +118,18 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
         return sync.result
 
 
-@dataclass(frozen=True, eq=False)
-class _GivenVector:
-    """Vector of a row for a memory. ``former``: unit vector (d,) of the text that it had."""
-
-    memory_id: UUID
-    row: SourceRow
-    former: Vectors | None = None
-
-    @property
-    def text(self) -> str:
-        """The vector as Postgres writes it."""
-        return self.row.vector or ""
-
-    @property
-    def is_former(self) -> bool:
-        """True if it is that of the former text: its program changed the text alone."""
-        if self.former is None or count_dimensions(self.text) != len(self.former):
-            return False
-        return bool(normalize(parse_vectors([self.text]))[0] @ self.former > _SAME_VECTOR)
-
-
 class _Sync:
     """One sync: what it compares is read from the store, what differs is written to the memories."""
 
     def __init__(self, engine: Engine, project: Project, source: Source, store: MemoryStore) -> None:
         self.engine, self.project, self.source, self.store = engine, project, source, store
         self.config = read_config(source.config)
-        self.model = load_embedder(parse_options(project.config).embedding_model).name
         self.find_language = choose_language(project.config)
         self.result = SyncResult()
         self.taken: list[str] = []  # Hidden rows whose keys new rows have.
         self.shared: dict[str, int] = {}  # Keys that several rows have, with their number.
         self.timeless: list[str] = []  # Values that are no times, one for each row.
-        self.embedder = StoreEmbedder(engine, project, self.config, store)
-        self.unused = (0, "")  # Rows whose vectors are made anew, and why those of the first ones are.
+        self.vectors = SyncedVectors(engine, project, source, store, self.note)
 
     def describe(self) -> Iterator[str]:
         """Yield sentences on rows that were not copied as they are."""
@@ -192,8 +149,7 @@ class _Sync:
                 f"{counted(len(self.shared), 'key')} {plural(len(self.shared), 'is')} of several rows, for example "
                 f"{key} of {number}: none of these rows is copied until each has a key of its own"
             )
-        if self.unused[0]:
-            yield f"vectors of {counted(self.unused[0], 'row')} are made anew, not taken along: {self.unused[1]}"
+        yield from self.vectors.describe()
         if self.timeless:
             yield (
                 f"{counted(len(self.timeless), 'row')} {plural(len(self.timeless), 'has')} a time that cannot be read, "
@@ -205,27 +161,6 @@ class _Sync:
         """Hashes of rows whose memories were erased."""
         with self.engine.connect() as connection:
             return load_erased_hashes(connection, self.project.id)
-
-    @cached_property
-    def takes_vectors(self) -> bool:
-        """True if the vectors of the store are said to be of the project's model; else they are made anew here."""
-        if not self.store.has_vectors:
-            return False
-        is_shared = shares_model(self.config, self.project)
-        if not is_shared and self.source.synced_at is None:
-            theirs, ours = name_model(self.config), parse_options(self.project.config).embedding_model
-            self.note(f"vectors are made anew, not taken along: the store's are of {theirs}, the project's of {ours}")
-        if is_shared:
-            self.embedder.prepare()
-        return is_shared
-
-    def _check_vectors(self, rows: Sequence[SourceRow]) -> int | None:
-        """Return the length of the vectors of rows; None = they are made anew here."""
-        try:
-            return self.embedder.check(rows)
-        except UsageError as error:
-            self.unused = (self.unused[0] + len(rows), self.unused[1] or str(error))
-            return None
 
     def note(self, sentence: str) -> None:
         """Add a sentence for people to the result."""
@@ -240,7 +175,7 @@ class _Sync:
                 self.note(keyless)
             shared = self._find_shared()
             if not known:
-                rows = self.store.iter_rows(vectors=self.takes_vectors)
+                rows = self.store.iter_rows(vectors=self.vectors.are_taken)
                 self._store(self._count(row for row in rows if row.key not in shared), known)
                 return
             changed = []
@@ -255,7 +190,7 @@ class _Sync:
                     changed.append(key)
             self.result.unchanged = self.result.read - len(changed) - sum(shared.values())
             for batch in _batches(changed):
-                self._store(self.store.iter_rows(batch, vectors=self.takes_vectors), known)
+                self._store(self.store.iter_rows(batch, vectors=self.vectors.are_taken), known)
         self._drop(sorted(missing), known)
 
     def _find_shared(self, keys: Sequence[str] | None = None) -> dict[str, int]:
@@ -279,7 +214,7 @@ class _Sync:
                 shared = self._find_shared(batch)
                 rows = [row for row in self.store.iter_rows(batch) if row.key not in shared]
                 fresh = [row for row in rows if not _is_current(known.get(row.key), row.stamp)]
-                if fresh and self.takes_vectors:
+                if fresh and self.vectors.are_taken:
                     fresh = list(self.store.iter_rows([row.key for row in fresh], vectors=True))
             self.result.read += len(rows)
             found = {*shared, *(row.key for row in rows)}
@@ -311,10 +246,10 @@ class _Sync:
             revised = [row for row in batch if row.key in known and known[row.key].memory_id in active]
             self.taken += [row.key for row in batch if row.key in known and known[row.key].state == "hidden"]
             new = [row for row in batch if row.key not in known or known[row.key].memory_id not in active]
-            vectors = [*self._append(new, known), *self._revise(revised, known)]
-            self._save_vectors(vectors)
+            given = [*self._append(new, known), *self._revise(revised, known)]
+            self.result.with_vectors += self.vectors.save(given)
 
-    def _append(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> list[_GivenVector]:
+    def _append(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> list[GivenVector]:
         """Store new rows as memories; return the vectors of those that have no vector."""
         states: list[SourceRowState] = []
         waiting: list[tuple[SourceRow, NewMemory, int]] = []
@@ -329,7 +264,7 @@ class _Sync:
                 waiting.append((row, self._read_memory(row, _name(row, attempt)), attempt))
             except InvalidMemoryError as error:
                 states.append(self._refuse(row, self._id(_name(row, attempt)), str(error)))
-        memories, stale, vectors = self._place(waiting), list[SourceRow](), list[_GivenVector]()
+        memories, stale, vectors = self._place(waiting), list[SourceRow](), list[GivenVector]()
         for row, memory, is_stale in memories:
             id_ = self._id(memory.external_id)
             if is_stale:
@@ -338,7 +273,7 @@ class _Sync:
                 continue
             states.append(_mirror(row, id_, is_new=True))
             if row.vector is not None:
-                vectors.append(_GivenVector(id_, row))
+                vectors.append(GivenVector(id_, row))
         if states:
             new = [(number, memory) for number, (_, memory, is_stale) in enumerate(memories) if not is_stale]
             with self.engine.begin() as connection:
@@ -379,32 +314,7 @@ class _Sync:
     def _id(self, external_id: str) -> UUID:
         return memory_id(self.project.slug, self.source.name, external_id)
 
-    def _save_vectors(self, given: Sequence[_GivenVector]) -> None:
-        """Write vectors of the store to memories; those that cannot be used are made anew by the next run."""
-        given = [vector for vector in given if not vector.is_former]
-        if not given:
-            return
-        dimensions = self._check_vectors([vector.row for vector in given])
-        given = [vector for vector in given if count_dimensions(vector.text) == dimensions]
-        if not given:
-            return
-        found = parse_vectors([vector.text for vector in given])
-        usable = np.setdiff1d(np.arange(len(given)), find_unusable(found))
-        ids, unit = to_ids([given[at].memory_id for at in usable.tolist()]), normalize(found[usable])
-        self.result.with_vectors += len(ids)
-        if not len(ids):
-            return
-
-        def save(rows: NDArray[np.int64]) -> None:
-            with self.engine.begin() as connection:
-                save_embeddings(connection, "task_memories", ids[rows], unit[rows], self.model)
-
-        # Most of the time goes into the index on vectors, which takes rows of several transactions at once.
-        parts = np.array_split(np.arange(len(ids)), min(_SAVED_AT_ONCE, -(-len(ids) // _FEWEST_SAVED)))
-        with ThreadPoolExecutor(_SAVED_AT_ONCE) as threads:
-            list(threads.map(save, parts))
-
-    def _revise(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> list[_GivenVector]:
+    def _revise(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> list[GivenVector]:
         """Give memories the text that their rows have now; return the vectors of those that have no vector now."""
         revisions, states, vectors = {}, [], dict[UUID, SourceRow]()
         for row in rows:
@@ -417,21 +327,14 @@ class _Sync:
             states.append(_mirror(row, id_, is_new=False))
             if row.vector is not None:
                 vectors[id_] = row
-        given = list[_GivenVector]()
+        given = list[GivenVector]()
         if revisions:
-            former = dict[UUID, Vectors]()
-            if vectors:
-                with self.engine.connect() as connection:
-                    length = load_dimension(connection, self.project.id, self.model)
-                    former = load_unit_vectors(connection, vectors, self.model, length)
+            former = self.vectors.load_former(vectors)
             done = revise_memories(
                 self.engine, self.project, revisions, changed_by=AUTHOR, reason=f"{CHANGED_REASON}: {self.source.name}"
             )
             self.result.revised += len(done.ids)
-            if named := [id_ for id_ in done.ids if id_ in vectors]:
-                with self.engine.connect() as connection:
-                    bare = load_unembedded(connection, "task_memories", to_ids(named), self.model)
-                given = [_GivenVector(id_, vectors[id_], former.get(id_)) for id_ in to_uuids(bare.ids)]
+            given = self.vectors.list_given(vectors, done.ids, former)
         if states:
             with self.engine.begin() as connection:
                 save_row_states(connection, self.source.id, states)

@@ -19,7 +19,6 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
 from consolidation_pipeline.store.ledger.cannot_link import count_cannot_links
-from consolidation_pipeline.store.ledger.erased_changes import list_erased
 from consolidation_pipeline.store.ledger.ledger_reader import (
     RollbackTarget,
     count_entries,
@@ -27,6 +26,7 @@ from consolidation_pipeline.store.ledger.ledger_reader import (
     find_rollback_ids,
     find_rollback_target,
     list_dependents,
+    list_erased,
 )
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.ledger.revert import revert_changes
@@ -63,19 +63,16 @@ class Rollback:
     store_notes: Sequence[str] = ()
 
     @property
-    def note(self) -> str | None:
-        """Advice about the effect on later runs; None after a redo, and for changes that no run makes."""
+    def warnings(self) -> list[str]:
+        """Rows that came back with other values, and the effect on later runs, if a run makes what was undone."""
         if self.kept_apart:
             merges = "1 merge" if self.kept_apart == 1 else f"{self.kept_apart} merges"
-            return f"later runs keep the memories of {merges} apart; undo this rollback to let them merge again"
-        if self.redone or not self.made_by_run:
-            return None
-        return "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
-
-    @property
-    def notes(self) -> list[str]:
-        """All sentences for people."""
-        return [*self.store_notes, *([self.note] if self.note else [])]
+            told = f"later runs keep the memories of {merges} apart; undo this rollback to let them merge again"
+        elif self.redone or not self.made_by_run:
+            return [*self.store_notes]
+        else:
+            told = "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
+        return [*self.store_notes, told]
 
 
 def find_target_id(engine: Engine, reference: str) -> UUID:

@@ -19,7 +19,7 @@ _APPEND_KEY = """
 
 
 def append_key(
-    connection: Connection, *, key_hash: str, role: str, project_id: UUID | None, name: str, scope: str | None = None
+    connection: Connection, *, key_hash: str, role: str, project_id: UUID | None, name: str, scope: str | None
 ) -> UUID:
     """Insert a key and return its id. ``scope``: key of the scope that it is limited to."""
     values = {"key_hash": key_hash, "role": role, "project_id": project_id, "name": name, "scope": scope}

@@ -85,7 +85,7 @@ _REFERENCES = {
 
 
 def find_erased(
-    connection: Connection, project_id: UUID, ids: Sequence[UUID], *, user_id: str | None = None
+    connection: Connection, project_id: UUID, ids: Sequence[UUID], *, user_id: str | None
 ) -> dict[str, list[UUID]]:
     """Return the rows that go if raw memories are erased, by table: these, and all that was ever made of them.
 

@@ -46,7 +46,8 @@ _CONSOLIDATED_FILTERS = """
 _LIST_RAW = compose(
     """
     SELECT id, 'raw' AS kind, memory_type, NULL AS pattern_type, execution_summary AS content,
-        NULL::float8 AS confidence, 1 AS memories, false AS needs_review, learned_at
+        NULL::float8 AS confidence, 1 AS memories, false AS needs_review, learned_at,
+        user_id AS scope
     FROM consolidation.task_memories WHERE /* filters */ ORDER BY learned_at DESC, id LIMIT :limit OFFSET :offset
     """,
     filters=_RAW_FILTERS,
@@ -54,7 +55,7 @@ _LIST_RAW = compose(
 _LIST_CONSOLIDATED = compose(
     """
     SELECT id, kind, memory_type, pattern_type, content, confidence_score AS confidence,
-        source_count AS memories, needs_review, learned_at
+        source_count AS memories, needs_review, learned_at, coalesce(user_id, nullif(scope_key, '')) AS scope
     FROM consolidation.consolidated_memories WHERE /* filters */
     ORDER BY confidence_score DESC, learned_at DESC, id LIMIT :limit OFFSET :offset
     """,

@@ -62,6 +62,13 @@ def list_rows(connection: Connection, project_id: UUID, statement: str, **bound:
     return [" ".join(str(value) for value in row) for row in rows]
 
 
+def is_memory(column: str) -> str:
+    """Return the SQL condition that a column has the id of a memory of the project, raw or consolidated."""
+    tables = ("task_memories", "consolidated_memories")
+    own = (f"SELECT FROM consolidation.{table} WHERE id = {column} AND project_id = :project" for table in tables)
+    return f"EXISTS ({' UNION ALL '.join(own)})"
+
+
 # Most checks read small columns of all rows. Those that read texts, details or lineage may be limited to the rows that
 # some ``jobs`` changed: all rows were checked before.
 _CHANGED = "SELECT entity_id FROM consolidation.consolidation_changes WHERE job_id = ANY(:jobs)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
-from consolidation_pipeline.store.checks.check import Check, select, select_changed
+from consolidation_pipeline.store.checks.check import Check, is_memory, select, select_changed
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.writers import WRITER_KEY
 from consolidation_pipeline.store.knowledge.summaries import COVERS
@@ -48,13 +48,13 @@ EVERY_ENTRY_HAS_EVIDENCE = Check(
     "Every active entry has at least three memories as evidence.",
 )
 
-_FIND_FOREIGN_SUPPORT = """
+_FIND_FOREIGN_SUPPORT = compose(
+    """
     SELECT p.id, e.id FROM consolidation.playbook_entries p, unnest(p.supporting_memory_ids) AS e(id)
-    WHERE p.project_id = :project /* changed */ AND NOT EXISTS (
-        SELECT 1 FROM consolidation.task_memories m WHERE m.id = e.id AND m.project_id = :project
-        UNION ALL
-        SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = e.id AND m.project_id = :project)
-"""
+    WHERE p.project_id = :project /* changed */ AND NOT /* is_memory */
+    """,
+    is_memory=is_memory("e.id"),
+)
 
 EVIDENCE_IS_OF_THE_PROJECT = Check(
     "evidence_is_of_the_project",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from consolidation_pipeline.core.memories.relation_types import CANDIDATE_TYPES
-from consolidation_pipeline.store.checks.check import Check, select
+from consolidation_pipeline.store.checks.check import Check, is_memory, select
+from consolidation_pipeline.store.database.sql import compose
 
-_FIND_DANGLING_RELATIONS = """
+_FIND_DANGLING_RELATIONS = compose(
+    """
     SELECT r.id, ends.id FROM consolidation.memory_relations r, LATERAL (VALUES (r.a_id), (r.b_id)) AS ends(id)
-    WHERE r.project_id = :project AND (r.a_id = r.b_id OR NOT EXISTS (
-        SELECT 1 FROM consolidation.task_memories m WHERE m.id = ends.id AND m.project_id = :project
-        UNION ALL
-        SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = ends.id AND m.project_id = :project))
-"""
+    WHERE r.project_id = :project AND (r.a_id = r.b_id OR NOT /* is_memory */)
+    """,
+    is_memory=is_memory("ends.id"),
+)
 
 RELATIONS_HAVE_TWO_ENDS = Check(
     "relations_have_two_ends",

@@ -229,7 +229,7 @@ def _migrate(connection: Connection, revision: str) -> None:
     connection.commit()
 
 
-def downgrade(engine: Engine, revision: str = "base") -> None:
+def downgrade(engine: Engine, revision: str) -> None:
     """Migrate the schema back to ``revision``; ``base`` removes it with all data."""
     from alembic import command
 

@@ -31,7 +31,7 @@ _SUM_COSTS = compose(
 )
 
 
-def sum_costs(connection: Connection, project_id: UUID, *, since: date | None = None) -> Sequence[Row[Any]]:
+def sum_costs(connection: Connection, project_id: UUID, *, since: date | None) -> Sequence[Row[Any]]:
     """Sum the costs of a project's calls.
 
     Args:

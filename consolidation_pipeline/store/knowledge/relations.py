@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.core.arrays import Arrays
 from consolidation_pipeline.core.lifecycle.associations import Association
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.memories.relation_types import RELATION_TYPES
@@ -24,7 +25,7 @@ from consolidation_pipeline.store.memories.linked_units import active_units
 
 
 @dataclass(frozen=True)
-class AssociationInputs:
+class AssociationInputs(Arrays):
     """Units that may be related, as arrays of shape (n,), sorted by id.
 
     ``ids``: ``S16``. ``learned_at``: int64, microseconds since 1970. ``dimension``: int64, length of the vector of the
@@ -37,17 +38,9 @@ class AssociationInputs:
     dimension: npt.NDArray[np.int64]
     scopes: Ids
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def select(self, rows: npt.NDArray[Any]) -> AssociationInputs:
-        """Return the units at ``rows``, indices or a mask."""
-        return AssociationInputs(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-
     def union(self, other: AssociationInputs) -> AssociationInputs:
         """Return these units and those of ``other``, sorted by id."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        both = AssociationInputs(*(np.concatenate(columns) for columns in pairs))
+        both = self.concatenate([self, other])
         return both.select(np.argsort(both.ids))
 
 

@@ -76,7 +76,7 @@ _LAST_TOLD = """
 
 
 def load_versions(
-    connection: Connection, project_id: UUID, ids: Sequence[str], *, as_of: datetime | None = None
+    connection: Connection, project_id: UUID, ids: Sequence[str], *, as_of: datetime | None
 ) -> list[Version]:
     """Return the newer and older versions of raw and merged memories, newest first.
 

@@ -345,7 +345,7 @@ _APPEND_CHANGES = f"""
 
 
 def carry_out_changes(
-    connection: Connection, author: Author, fill: Callable[[], object], *, jobs: Sequence[str] = ()
+    connection: Connection, author: Author, fill: Callable[[], object], *, jobs: Sequence[str]
 ) -> int:
     """Carry out changes that a copy of the project recorded, in their order, all or none, as those of ``author``.
 

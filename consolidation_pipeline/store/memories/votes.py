@@ -69,7 +69,7 @@ def find_unknown(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
 
 
 def add_uses_as_votes(
-    connection: Connection, ids: Collection[UUID], *, voter: str, day: date, query_hash: str = ""
+    connection: Connection, ids: Collection[UUID], *, voter: str, day: date, query_hash: str
 ) -> set[UUID]:
     """Add a vote for each memory or entry that a voter used; return those on which it had no such vote that day.
 

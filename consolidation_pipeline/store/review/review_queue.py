@@ -124,9 +124,7 @@ _LIST_REVIEW_ITEMS = compose(
 )
 
 
-def list_review_items(
-    connection: Connection, project_id: UUID, *, limit: int, kind: str | None = None
-) -> Sequence[Row[Any]]:
+def list_review_items(connection: Connection, project_id: UUID, *, limit: int, kind: str | None) -> Sequence[Row[Any]]:
     """Return the rows of ``kind``, or of all ``REVIEWED_KINDS``, that wait for a person.
 
     The highest confidence comes first; of equals, the newest.

@@ -19,8 +19,8 @@ def list_pending_kinds(
     connection: Connection,
     project_id: UUID | None,
     *,
-    memory_type: str | None = None,
-    min_similarity: float | None = None,
+    memory_type: str | None,
+    min_similarity: float | None,
 ) -> list[list[str]]:
     """Return the kinds of differences of each suggestion that waits; None = in all projects, of any type and so on."""
     filters = list_conditions(project_id, "pending", memory_type, min_similarity, None)

@@ -361,7 +361,7 @@ def list_pending_ids(
     *,
     memory_type: str | None,
     min_similarity: float | None,
-    differ_only_in: str | None = None,
+    differ_only_in: str | None,
     limit: int | None,
 ) -> list[UUID]:
     """Return the ids of the pending suggestions that match, those worth most first.

@@ -10,7 +10,6 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.playbook import adjust_priority
-from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.ledger.playbook_history import as_of_parameters, entries_as_of
@@ -126,9 +125,9 @@ def load_supported_entries(
     project_id: UUID,
     ids: Sequence[UUID],
     *,
-    scope: str | None = None,
-    scope_option: str = NO_WALLS,
-    as_of: datetime | None = None,
+    scope: str | None,
+    scope_option: str,
+    as_of: datetime | None,
 ) -> list[SupportedEntry]:
     """Return the active entries that rest on at least one of the raw memories ``ids``, highest priority first.
 

@@ -54,7 +54,7 @@ def replace_grouping_vectors(
     text_hashes: Mapping[UUID, str],
     computed: Mapping[str, int],
     vectors: Vectors,
-    checked: Collection[UUID] | None = None,
+    checked: Collection[UUID] | None,
 ) -> None:
     """Store a vector for each memory of ``text_hashes``, and delete those of the other ``checked`` memories.
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.arrays import Arrays
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.errors import TooManyPairsError
@@ -39,7 +40,7 @@ MAX_PAIRS = 100_000_000
 
 
 @dataclass(frozen=True)
-class Nodes:
+class Nodes(Arrays):
     """Nodes of the graph, sorted by id: the raw memories that are active, or whose merged memory is.
 
     Memories that were merged stay nodes, so that a new memory is compared with each source of a merged memory. Merged
@@ -56,13 +57,6 @@ class Nodes:
     merged_into: Ids
     reused: npt.NDArray[np.int64]
     scopes: Ids
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def select(self, rows: npt.NDArray[Any]) -> Nodes:
-        """Return the nodes at ``rows`` (indices or mask)."""
-        return Nodes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +316,7 @@ def delete_neighbors(connection: Connection, project_id: UUID, ids: Sequence[UUI
 
 
 @dataclass(frozen=True)
-class Neighbors:
+class Neighbors(Arrays):
     """Pairs of the graph, arrays of shape (m,).
 
     ``a`` < ``b``: ids S16. ``similarity``: float32. ``verdict``: int16, ``TOPIC``, ``ASK`` or ``MERGE``.
@@ -333,20 +327,8 @@ class Neighbors:
     similarity: npt.NDArray[np.float32]
     verdict: npt.NDArray[np.int16]
 
-    def __len__(self) -> int:
-        return len(self.a)
 
-    def select(self, rows: npt.NDArray[Any]) -> Neighbors:
-        """Return the pairs at ``rows`` (indices or mask)."""
-        return Neighbors(self.a[rows], self.b[rows], self.similarity[rows], self.verdict[rows])
-
-
-def concatenate_neighbors(parts: Sequence[Neighbors]) -> Neighbors:
-    """Concatenate pairs in the order of the parts."""
-    empty = Neighbors(*(np.empty(0, dtype=kind) for kind in ("S16", "S16", np.float32, np.int16)))
-    every = (empty, *parts)
-    return Neighbors(*(np.concatenate([getattr(p, name) for p in every]) for name in Neighbors.__dataclass_fields__))
-
+NO_NEIGHBORS = Neighbors(*(np.empty(0, dtype=kind) for kind in ("S16", "S16", np.float32, np.int16)))
 
 _CREATE_PAIRS = "CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real, verdict smallint) ON COMMIT DROP"
 # A memory with pairs in several blocks has a row already.

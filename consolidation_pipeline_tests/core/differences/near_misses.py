@@ -46,6 +46,13 @@ NEAR_MISSES = [
     ("La escalera está fuera del granero.", "La escalera está en el granero."),
     ("钥匙在箱子上。", "钥匙在箱子里。"),
     ("鍵は箱の上にある。", "鍵は箱の中にある。"),
+    # metres and minutes, amounts and rates
+    ("The rope is 5 m long.", "The rope is 5 minutes long."),
+    ("The bar moves 2 m.", "The bar moves 120 s."),
+    ("The wind reaches 60 km/h.", "The wind reaches 60 km."),
+    ("The floor takes 40 W/m².", "The floor takes 40 W."),
+    ("Die Bühne fährt 2 m/s.", "Die Bühne fährt 2 m/min."),
+    ("It is fixed in Python 2.14's parser.", "It is fixed in Python 2.14 s parser."),
     # what was undone, what is so again
     ("The patch was rolled out.", "The patch was rolled out and rolled back."),
     ("Die Bestellung wurde bestätigt.", "Die Bestellung wurde bestätigt und storniert."),
@@ -897,6 +904,55 @@ NEAR_MISSES = [
     ("We have built, tested and shipped.", "We have tested, built and shipped."),
     ("El script sirve para probar, montar y entregar.", "El script sirve para montar, probar y entregar."),
     ("Le script sert pour tester, livrer et fermer.", "Le script sert pour livrer, tester et fermer."),
+    # particles of Japanese
+    ("全員が来ない。", "全員は来ない。"),
+    ("すべてのファイルを消さない。", "すべてのファイルは消さない。"),
+    ("土曜も営業する。", "土曜は営業する。"),
+    ("田中さんと鈴木さんが行く。", "田中さんか鈴木さんが行く。"),
+    ("5月から値上げする。", "5月に値上げする。"),
+    ("田中さんと鈴木さんを待つ。", "田中さんが鈴木さんを待つ。"),
+    ("電話だけで予約できる。", "電話でだけ予約できる。"),
+    ("売上が5パーセント下がった。", "売上が5パーセントに下がった。"),
+    ("工事は3日間行う。", "工事は3日に行う。"),
+    ("雨なので出かけた。", "雨なのに出かけた。"),
+    ("雨が降れば中止する。", "雨が降っても中止する。"),
+    ("熱があるから休んだ。", "休んだから熱がある。"),
+    # a word before a verb that tells of a noun
+    ("昨日届いた荷物を送った。", "届いた荷物を昨日送った。"),
+    ("先週買った店の服を着た。", "先週店で買った服を着た。"),
+    ("昨天收到的包裹寄出去了。", "收到的包裹昨天寄出去了。"),
+    ("自动生成的报告发出去了。", "生成的报告自动发出去了。"),
+    # what somebody does, what happens or is done to the person
+    ("ドアが閉まらない。", "ドアを閉めない。"),
+    ("タンクの水を止めた。", "タンクの水が止まった。"),
+    ("社長が呼ばれた。", "社長が呼んだ。"),
+    ("映画を見たい。", "映画を見た。"),
+    ("食べたところだ。", "食べるところだ。"),
+    ("値を確認した。", "値を検証した。"),
+    # particles of Chinese
+    ("周六也营业。", "周六营业。"),
+    ("门开着。", "门开了。"),
+    ("要下雨了。", "下雨了。"),
+    ("系统会迁移数据。", "系统迁移了数据。"),
+    ("仅管理员可以删除。", "管理员仅可以删除。"),
+    ("不打开就关闭窗口。", "打开就不关闭窗口。"),
+    ("从周一起休息。", "周一休息。"),
+    ("第五页有错误。", "五页有错误。"),
+    ("锁了门。", "忘了锁门。"),
+    ("等待部署完成。", "等待部署。"),
+    ("检查了数值。", "确认了数值。"),
+    # who does it
+    ("由小王审核。", "审核小王。"),
+    ("对用户进行培训。", "用户进行培训。"),
+    ("他给我的资料我看了。", "我给他的资料他看了。"),
+    ("小王和小李借了车。", "小李向小王借了车。"),
+    # numbers
+    ("从九点到五点。", "从五点到九点。"),
+    ("会议九点开始。", "会议九点半开始。"),
+    ("処理に1時間30分かかる。", "処理に1時間20分かかる。"),
+    # no words but those that change a claim
+    ("我同意。", "他同意。"),
+    ("来週サーバーを止める。", "来週サーバーを止めた。"),
 ]
 
 

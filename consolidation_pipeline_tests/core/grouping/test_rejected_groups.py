@@ -36,6 +36,16 @@ def test_group_without_contradiction_loses_weakest_pair() -> None:
     assert divide_group(group(0, 1, 2, 3), pairs, (), {group(0, 1, 2, 3), group(0, 1, 2)}) == [group(0, 1)]
 
 
+def test_group_with_rejected_members_is_divided() -> None:
+    pairs = pair_all(3, [0.9, 0.8, 0.7])
+    assert divide_group(group(0, 1, 2), pairs, (), {group(0, 1)}) == [group(0, 2)]
+    assert divide_group(group(0, 1, 2), pairs, (), {group(0, 1), group(0, 2), group(1, 2)}) == []
+    pairs = pair_all(4, [0.9, 0.8, 0.7, 0.8, 0.7, 0.7])
+    parts = divide_group(group(0, 1, 2, 3), pairs, (), {group(0, 1, 2)})
+    assert parts
+    assert not any(group(0, 1, 2) <= part for part in parts)
+
+
 @st.composite
 def rejected_groups(draw: st.DrawFn) -> tuple[int, SimilarPairs, set[Group]]:
     size = draw(st.integers(2, 5))

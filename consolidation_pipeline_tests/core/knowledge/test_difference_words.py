@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.difference_words import describe_sides
+from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.knowledge.difference_words import describe_differences, describe_sides
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,9 @@ from consolidation_pipeline.core.knowledge.difference_words import describe_side
 )
 def test_difference_is_told_in_words(kind: str, a: str, b: str, words: str) -> None:
     assert describe_sides(kind, a, b) == words
+
+
+def test_each_difference_is_told_once() -> None:
+    found = explain("照明卓は9月20日に新しくなった。", "9月に照明卓を新しくする予定。").list_obstacles()
+    told = describe_differences(found)
+    assert len(told) == len({*told}) < len(found)

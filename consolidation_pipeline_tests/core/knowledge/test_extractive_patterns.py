@@ -944,6 +944,19 @@ def test_advice_that_a_newer_memory_changed_stands_in_no_part() -> None:
     assert last == found.summary
 
 
+def test_exchanged_values_are_told_before_those_of_then() -> None:
+    check = "Check the radio channel before each show: stage left is channel 4, stage right channel 6."
+    swapped = "Radio channels have been swapped: stage left is now channel 6, stage right channel 4."
+    texts = {
+        check: date(2026, 4, 14),
+        "Radio channels: stage left 4, stage right 6.": date(2026, 5, 14),
+        swapped: date(2026, 9, 14),
+    }
+    (found,) = extract([date_units(texts)])
+    assert found.summary.startswith(f"{swapped[:-1]} (as of 14 September 2026).")
+    assert check not in found.best_practices
+
+
 def test_opening_of_a_log_says_nothing() -> None:
     log = "Stack trace (innermost frame last):\n  in file pump.py, line {}\nCause: two pumps ran at once."
     (found,) = extract([make_units([log.format(line) for line in (4, 8, 15)])])

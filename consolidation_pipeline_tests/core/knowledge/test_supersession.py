@@ -577,3 +577,45 @@ def test_all_that_says_the_same_is_superseded() -> None:
         (0, "confirmed"),
         (1, "confirmed"),
     }
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Wigs are washed at 30 °C.", "Synthetic wigs are washed cold, not at 30 °C."),
+        ("Perücken werden bei 30 °C gewaschen.", "Synthetische Perücken werden kalt gewaschen, nicht bei 30 °C."),
+        ("Perücken werden bei 30 °C gewaschen.", "Kunsthaarperücken werden kalt gewaschen, nicht bei 30 °C."),
+        ("Las pelucas se lavan a 30 °C.", "Las pelucas sintéticas se lavan en frío, no a 30 °C."),
+        ("Les perruques se lavent à 30 °C.", "Les perruques synthétiques se lavent à froid, pas à 30 °C."),
+        ("Wash the wigs at 30 degrees Celsius.", "Synthetic wigs are washed cold, not at 30 °C."),
+        ("Tickets cost 20 euros.", "Student tickets now cost 12 euros instead of 20."),
+        ("Reports are due on Friday.", "Monthly reports are due on Tuesday, not on Friday."),
+        ("Das Tor schließt um 18 Uhr.", "Das Tor schließt jetzt um 20 Uhr, wenn ein Konzert ist."),
+        ("The gate closes at 18:00.", "The gate closes at 20:00 instead of 18:00 during the festival."),
+    ],
+)
+def test_rule_for_some_things_or_cases_waits_for_a_person(older: str, newer: str) -> None:
+    assert find_status(older, newer) == "candidate"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        ("The lift may carry 6 tonnes.", "The lift may carry 9 tonnes again.", "The lift may carry 6 tonnes again."),
+        ("The lift may carry 9 tonnes.", "The lift may only carry 6 tonnes.", "On Sundays it may only carry 6 tonnes."),
+        (
+            "Die Bühne darf 0,8 m/s fahren.",
+            "Die Bühne darf nur 0,5 m/s fahren.",
+            "Nur die neue Bühne darf 0,9 m/s fahren.",
+        ),
+        ("The bell rings for 5 seconds.", "The bell rings for 2 seconds.", "The bell rings again for 2 seconds."),
+        ("The piano is at 440 Hz.", "The piano is at 442 Hz again.", "The organ is at 442 Hz again."),
+        ("Der Aufzug trägt 6 t.", "Der Aufzug trägt wieder 9 t.", "Der Aufzug trägt wieder 6 t."),
+        ("The steamer no longer leaks.", "The steamer leaks again.", "The kettle leaks again."),
+        ("The kettle no longer leaks: the seal was replaced.", "The kettle is leaking again.", "It leaks again."),
+        ("The shop opens at 9:00.", "The shop opens at 10:00.", "The shop opens again at 14:00."),
+        ("Mi tren sale a las 7:40.", "Mi tren sale a las 7.45 h.", "Mi tren sale a las 7.40 h."),
+    ],
+)
+def test_former_amount_and_state_may_hold_again(older: str, newer: str, other: str) -> None:
+    assert [one and one.status for one in (compare(older, newer), compare(older, other))] == ["confirmed", None]

@@ -41,6 +41,11 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
         ("well-known and end-to-end", set()),
         ("three retries, one of them", {("number", "3")}),
         ("50 µs", {("number", "0.00005 s")}),
+        ("5 m, 5-m and 5m", {("number", "5 metre"), ("number", "5 min")}),
+        ("60 km/h, 60 kilometres an hour", {("number", "60 km/h")}),
+        ("5 mg/kg, 40 W/m2", {("number", "5 mg/kg"), ("number", "40 watt/metre²")}),
+        ("2 hours a day, 3 times per minute", {("number", "2 h"), ("number", "3 x")}),
+        ("5 kg/person and 10 km/h/x", {("number", "5 kg"), ("number", "10 km")}),
     ],
 )
 def test_literals_are_found_and_normalized(text: str, found: set[tuple[str, str]]) -> None:

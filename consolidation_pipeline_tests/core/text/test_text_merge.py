@@ -369,3 +369,15 @@ def test_merge_of_statements_ignores_source_order(
         sentence.removeprefix("- ").removeprefix("1. ") for text in given_texts for sentence in split_sentences(text)
     }
     assert {sentence.removeprefix("- ").removeprefix("1. ") for sentence in split_sentences(merged)} <= known
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["The bus leaves at 7:10.", "The bus departs at 7:10."],
+        ["The user bought a second monitor.", "The user purchased a second monitor."],
+        ["コミットの説明文は英語で書く決まりだ。", "コミットの説明文は英語で書くルールだ。"],
+    ],
+)
+def test_sentence_with_a_synonym_is_told_once(texts: list[str]) -> None:
+    assert merge_texts(texts) == texts[0]

@@ -27,13 +27,13 @@ from consolidation_pipeline.store.search import index_upkeep
 from consolidation_pipeline.store.search.vector_indexes import list_complete_indexes
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Reply, Request, json_response
 from consolidation_pipeline_tests.service.corpus import FIFTH, LESSONS, UNRELATED, corpus, note
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
+from consolidation_pipeline_tests.service.pipeline_runner import GRAPH, SLUG, Pipeline, note_id
 from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 MODEL = "openai/text-embedding-3-small"
 VECTORS = "SELECT embedding_model, count(*) FROM {s}.task_memories WHERE embedding IS NOT NULL GROUP BY 1 ORDER BY 1"
-JOB = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters")
+JOB = (*GRAPH, "clusters")
 
 
 @pytest.fixture

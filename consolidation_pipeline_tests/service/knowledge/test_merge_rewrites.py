@@ -22,12 +22,11 @@ from consolidation_pipeline_tests.openai_server import (
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import list_merged
 from consolidation_pipeline_tests.service.model_replies import rewrite_reply, shown_memories
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import MERGING, Pipeline
 from consolidation_pipeline_tests.service.rules import find_broken_rules
 
 MODEL = "openai/gpt-4o-mini"
 OPTIONS: dict[str, Any] = {"merge_style": "rewrite", "llm_model": MODEL, "summarize": False, "archive": False}
-PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
 # Two memories each, which mark other words as code, so that neither has all literals. The second one says all.
 PAIRS = tuple(
     (
@@ -45,7 +44,7 @@ def is_repair_request(request: Request) -> bool:
 
 def run_merging(pipeline: Pipeline) -> merged_memories.MergeResult:
     """Run the phases up to merging and return the result of merging."""
-    done: merged_memories.MergeResult = pipeline.run_phases(PHASES, planned=PHASES)["merged_memories"]
+    done: merged_memories.MergeResult = pipeline.run_phases(MERGING, planned=MERGING)["merged_memories"]
     return done
 
 

@@ -27,12 +27,11 @@ from consolidation_pipeline.service.runs.project_run import PlanDecisions
 from consolidation_pipeline.store.admin.project_counts import count_raw_memories
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, corpus, note
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import MERGING, SLUG, Pipeline, note_id, run_phases
 from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 NOW = datetime.now(UTC)
-MERGING = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
 SUGGESTING = "consolidation_suggestions"
 LESSON = LESSONS[0]
 

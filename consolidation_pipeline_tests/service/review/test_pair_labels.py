@@ -22,11 +22,8 @@ from consolidation_pipeline.service.review.pair_labels import (
 from consolidation_pipeline.service.similarity.calibration import calibrate_project
 from consolidation_pipeline.store.projects import delete_project
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, unrelated_notes
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
+from consolidation_pipeline_tests.service.pipeline_runner import GRAPH, MERGING, SLUG, Pipeline, note_id
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
-
-GRAPH = ["embedding_matrix", "threshold_calibration", "similarity_graph"]
-MERGED = [*GRAPH, "clusters", "merged_memories"]
 
 
 def list_pairs(pipeline: Pipeline, count: int = 200) -> list[PairToLabel]:
@@ -95,7 +92,7 @@ def test_pairs_are_the_same_each_time(compared: Pipeline) -> None:
 
 def test_pairs_are_spread_over_topics(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    pipeline.run_phases(MERGED)
+    pipeline.run_phases(MERGING)
     merged = [pair.merged_into for pair in list_pairs(pipeline, 12) if pair.would_merge]
     assert None not in merged
     assert len(set(merged)) == len(merged) > 5
@@ -103,7 +100,7 @@ def test_pairs_are_spread_over_topics(pipeline: Pipeline) -> None:
 
 def test_labels_spread_over_sittings(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    pipeline.run_phases(MERGED)
+    pipeline.run_phases(MERGING)
     seen = []
     for _ in range(8):
         (pair,) = list_pairs(pipeline, 1)
@@ -148,7 +145,7 @@ def test_suggested_pairs_are_not_asked(compared: Pipeline, status: str) -> None:
 @pytest.mark.breaks_rules  # the rejected suggestion has one original
 def test_sources_of_suggested_merges_are_not_asked(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    pipeline.run_phases(MERGED)
+    pipeline.run_phases(MERGING)
     pair = next(pair for pair in list_pairs(pipeline) if pair.merged_into is not None)
     near = note_id("near-0-0")
     assert pair.merged_into is not None
@@ -172,7 +169,7 @@ def test_sources_of_suggested_merges_are_not_asked(pipeline: Pipeline) -> None:
 
 def test_pairs_of_undone_merges_are_not_asked(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    pipeline.run_phases(MERGED)
+    pipeline.run_phases(MERGING)
     pair = next(pair for pair in list_pairs(pipeline) if pair.merged_into is not None)
     pipeline.roll_back(pipeline.last_group(entity=pair.merged_into))
     sources = pair.a, pair.b

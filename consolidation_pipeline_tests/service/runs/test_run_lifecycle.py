@@ -24,7 +24,7 @@ from consolidation_pipeline.errors import (
     TimeLimitError,
 )
 from consolidation_pipeline.options import ConsolidationOptions
-from consolidation_pipeline.service.runs import run_lifecycle, stale_jobs
+from consolidation_pipeline.service.runs import run_fingerprint, run_lifecycle, stale_jobs
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.progress import find_progress
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -323,7 +323,7 @@ def test_reads_of_a_run_open_no_transactions(pipeline: Pipeline) -> None:
     assert len(ends) <= 14
 
 
-def test_unchanged_project_is_detected_before_run(pipeline: Pipeline) -> None:
+def test_unchanged_project_is_detected_before_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.add(corpus())
     project = pipeline.project()
     assert find_unchanged_job(pipeline.engine, project, pipeline.settings) is None
@@ -335,6 +335,9 @@ def test_unchanged_project_is_detected_before_run(pipeline: Pipeline) -> None:
     assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is None
     pipeline.configure()
     assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(run_fingerprint, "describe_code", lambda: {"digest": "another program"})
+        assert find_unchanged_job(pipeline.engine, project, pipeline.settings) is None
     pipeline.roll_back(done.job_id)
     assert find_unchanged_job(pipeline.engine, project, pipeline.settings) is None
 

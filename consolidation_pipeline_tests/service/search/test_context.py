@@ -117,6 +117,8 @@ def test_context_recommendations_follow_from_data(known_fact: Pipeline) -> None:
     assert "Read the chapter workflow of the playbook: 2 entries, 1 of them here." in advice
     assert "1 wait for review: `consolidation review list known`." in advice
     assert not [one for one in advice if "has raw memories only" in one]
+    advice = build_context(known_fact.engine, KNOWN, TASK, settings=known_fact.settings, scope="ada").recommendations
+    assert not [one for one in advice if "playbook" in one or "wait for review" in one]
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -12,7 +12,7 @@ from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import add_memories
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.sources import sync
+from consolidation_pipeline.service.sources import sync, synced_vectors
 from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.recovery import hold_source
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
@@ -73,7 +73,7 @@ def test_rows_become_memories_of_their_scopes(any_store: Store, pipeline: Pipeli
 def test_vectors_are_saved_in_several_transactions(
     mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync, "_FEWEST_SAVED", 1)
+    monkeypatch.setattr(synced_vectors, "_FEWEST_SAVED", 1)
     connect(pipeline, mem0_store)
     saved = "SELECT count(*), count(DISTINCT m.xmin::text) FROM {s}.task_memories m WHERE embedding IS NOT NULL"
     assert [tuple(row) for row in pipeline.rows(saved)] == [(ROWS, 2)]
@@ -272,8 +272,6 @@ def test_two_syncs_at_once_are_refused(mem0_store: Store, pipeline: Pipeline) ->
 def test_sync_that_was_cut_off_is_completed(
     mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from consolidation_pipeline.service.sources import sync
-
     connect(pipeline, mem0_store)
     edit(mem0_store, row_id("alice", word(FACTS[0], 0)), "Edited")
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [row_id("bob", word(FACTS[0], 0))])
