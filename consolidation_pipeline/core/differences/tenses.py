@@ -169,11 +169,11 @@ def find_wanted_state(a: Reading, b: Reading, places: Mapping[int, int], languag
     states = (language.copulas | language.possession.keys()) & b.words
     if not is_order and states - a.words:
         return list(a.tokens), list(b.tokens)
-    # "Backups prüfen" is an order, and "sie prüfen Backups" tells what is.
     # "Endpoints must have limits", "endpoints have limits"
     for cue in wanted:
         if any(f"{cue.text} {word} " in a.source and f" {word} " in b.source for word in language.possession):
             return list(a.tokens), list(b.tokens)
+    # "Backups prüfen" is an order, and "sie prüfen Backups" tells what is.
     for cue in wanted if language.stemmer and not language.has_late_participles else ():
         verb = next((b.tokens[there] for at, there in places.items() if a.tokens[at].place == cue.place), None)
         if verb and _has_subject(b, verb) and tell_time(b, verb, language) == "present":

@@ -25,6 +25,7 @@ NEAR_MISSES = [
     ("Restart the server.", "The server was restarted."),
     ("The database is to be backed up nightly.", "The database is backed up nightly."),
     ("New endpoints must have rate limits.", "New endpoints have rate limits."),
+    ("Les sessions devraient expirer au bout d'une heure.", "Les sessions expirent au bout d'une heure."),
     # who lets others do it
     ("Il fait réparer le toit.", "Il répare le toit."),
     # not yet, and no more
