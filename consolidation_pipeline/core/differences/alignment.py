@@ -24,6 +24,8 @@ FEWEST_COMMON = 6
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
 OF_COMPOUNDS = frozenset("of for to in on at für von vom zu zum zur des im am bei beim de del du para pour".split())
 _DATE = re.compile(r"date:\d{4}-(\d\d-\d\d)")
+# A verb behind its particle: "gedruckt", "zudrucken", "drucken".
+_ROOT = re.compile(r"(?:ge|zu)?(\w{4,}?)(?:t|et|te|ten|en|n)")
 _ERROR = re.compile(r"[A-Z][a-z]+(?:Error|Exception|Warning)")
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
@@ -262,6 +264,13 @@ def find_longer(one: Token, other: Token) -> Token | None:
     return longer if is_end and longer.key.endswith(f"/{shorter.key.removeprefix(PATH)}") else None
 
 
+def _find_root(word: str, language: Language) -> tuple[str, str] | None:
+    """Return the particle and the root of a German verb: "ausgedruckt", "auszudrucken" and "ausdrucken" have one."""
+    particle = max((one for one in language.particles if word.startswith(one)), key=len, default="")
+    found = _ROOT.fullmatch(word.removeprefix(particle)) if particle else None
+    return (particle, found[1]) if found else None
+
+
 @lru_cache(maxsize=200_000)
 def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: Similarity | None) -> float:
     """Return how alike two words are, 0 if they may not stand for each other.
@@ -283,6 +292,8 @@ def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: 
         return 0.0
     common = next((at for at, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
     if common >= _FAMILY_LENGTH and x[common:] in language.family_endings and y[common:] in language.family_endings:
+        return 0.9
+    if language.has_prefixes and (root := _find_root(one, language)) and root == _find_root(other, language):
         return 0.9
     # The vectors of "sign in" and "sign off", "year" and "once a year" are alike because of the word that they share.
     is_phrase = " " in one or " " in other

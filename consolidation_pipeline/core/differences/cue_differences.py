@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from consolidation_pipeline.core.differences.alignment import Alignment
-from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.order import ONLY, may_be_subject
 from consolidation_pipeline.core.differences.phrase_order import PERSON, TIMES
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
@@ -41,6 +41,7 @@ _ALIKE = {
     ("tense", "future", "habit"),
     ("tense", "future", "will"),
     ("tense", "habit", "present"),
+    ("stance", "said", "source"),
     ("marker", "if", "once"),
     ("marker", "after", "once"),
     ("polarity", "ended", "negative"),
@@ -59,6 +60,8 @@ _CLAUSES = frozenset("if because although before after until".split())
 _ADVERBS = frozenset(
     {("tense", "still"), ("progress", "done"), ("progress", "ended"), ("order", "final"), ("order", "again")}
 )
+# Adverbs that may stand anywhere in the only clause of a text: "again the lift is stuck".
+_FREE_ADVERBS = frozenset({("order", "again"), ("progress", "done")})
 # Auxiliaries that put one clause before another one: "we had signed it when it came", "we signed it when it had come".
 _PLUPERFECTS = frozenset(("had", "had been"))
 # Categories of words that are no opposites of one content.
@@ -70,6 +73,7 @@ _ALIKE_CUES = {
     (("restriction", "contrast"), ("marker", "although")),
     (("restriction", "contrast"), ("contrast", "however")),
     (("restriction", "only"), ("filler", "just")),
+    (("stance", "said"), ("stance", "source")),
     (("tense", "will"), ("marker", "object")),
 }
 # Words of a noun that "all" may stand on either side of, and what is in none.
@@ -203,14 +207,16 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return True
     if _is_neutral(x, language):
         return False
-    if x.category == "polarity" and _denies_other_verb(one, x, other, y):
-        return True
-    if (
-        x.category == "stance"
-        and x.text.lower() == y.text.lower()
-        and not _has_clauses(one)
-        and not _has_clauses(other)
+    if x.category == "polarity" and (
+        _denies_other_verb(one, x, other, y)
+        or _denies_one(one, x, other, y, language)
+        or _denies_one(other, y, one, x, language)
     ):
+        return True
+    if _deny_all(one, x, other, y, language) or _deny_all(other, y, one, x, language):
+        return False
+    is_free = x.category == "stance" or (x.category, x.pole) in _FREE_ADVERBS
+    if is_free and x.text.lower() == y.text.lower() and not _has_clauses(one) and not _has_clauses(other):
         return False  # "probably the valve caused it", "it was caused probably by the valve"
     if language.has_late_focus and x.category in TIMES and _crosses_verb(one, x, other, y, language):
         return True
@@ -229,6 +235,29 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return True
     is_free = _stands_alike(one, x, other, y) or _is_free_time(one, x, other, y, language)
     return not (is_free or _is_floated(one, x, other, y))
+
+
+def _denies_one(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if one text tells of none of a kind, and the other one of one of it: "no test passes"."""
+    if x.text.lower() not in language.negative_articles or y.text.lower() not in language.adverbial_negations:
+        return False
+    noun = next((at for at in one.pairs if one.tokens[at].place == x.place), None)
+    if noun is None:
+        return False
+    there = other.tokens[one.pairs[noun]]
+    before = other.text[: there.start].lower().split()[-1:]
+    return not language.definites.isdisjoint(before)
+
+
+def _deny_all(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if both texts deny one bare noun: "it supports no IPv6", "IPv6 is not supported"."""
+    if x.text.lower() not in language.negative_articles or y.text.lower() not in language.adverbial_negations:
+        return False
+    noun = next((at for at in one.pairs if one.tokens[at].place == x.place), None)
+    if noun is None or _has_clauses(one) or _has_clauses(other) or x.text.lower() == "no":
+        return False
+    before = other.text[: other.tokens[one.pairs[noun]].start].lower().split()[-1:]
+    return before == [] or before[0] not in language.determiners
 
 
 def _has_clauses(side: _Side) -> bool:
@@ -413,9 +442,17 @@ def _find_focus(side: _Side, cue: Cue, language: Language) -> int | None:
     places = {token.place: at for at, token in enumerate(side.tokens) if token.clause == cue.clause}
     after = min((place for place in places if place >= cue.place), default=None)
     before = max((place for place in places if place < cue.place), default=None)
-    first, second = (before, after) if language.has_late_focus else (after, before)
+    is_late = cue.text.lower() in language.late_negations and not _follows_auxiliary(side, cue, language)
+    first, second = (before, after) if language.has_late_focus or is_late else (after, before)
     place = second if first is None else first
     return None if place is None else places[place]
+
+
+def _follows_auxiliary(side: _Side, cue: Cue, language: Language) -> bool:
+    """Return True if an auxiliary stands right before a negation: "n'est pas ouvert", not "ne démarre pas"."""
+    words = split_words(side.text[: cue.start])[-1:]
+    others = language.passive_auxiliaries | language.light_verbs
+    return not others.isdisjoint(word.rpartition("'")[2] for word in words)
 
 
 def _are_opposed(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bool:

@@ -41,6 +41,7 @@ copula_kinds: Forms of "be" = which of two verbs they are, of a language that ha
 owners: Possessives = the owner: "his", "her".
 subjects, objects: Pronouns = the person: we, us. The speaker is one person, alone or not. Those in both have no case.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
+negative_articles, definites: Articles before a noun of which there is none, and of one that is known: no, the.
 late_negations: Those of them behind their verb: "ne démarre plus".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
@@ -74,6 +75,10 @@ intransitives: Verbs without an object, whose subject may stand on either side.
 deeds, thing_endings: Verbs of what only persons do, and endings of nouns that are none: "die Rechnung bezahlt Ana".
 command_endings: Endings of verbs that give an order where they open a sentence: "starte", "envoyez".
 passives: Auxiliaries of what is done, not of what it is: wird.
+titles: Nouns before a name: "Frau Keller", "Raum Elbe".
+object_articles: Articles of an object before its verb = the pronoun that names it again: "la factura la paga Ana".
+demands: Adjectives of "es ist nötig, ihn zu prüfen" = the verb of "man muss ihn prüfen".
+sensed: Verbs with which "ist zu" tells what can be done: "ist zu sehen", unlike "ist zu prüfen".
 noun_markers: Markers of clauses that may stand before a noun alone: "wegen Regen", "seit Mai".
 predicatives: Particles behind a form of "be" = the participle that they stand for: "zu" is "geschlossen".
 modals: Forms of verbs of modality: muss.
@@ -130,6 +135,7 @@ false_past_forms: Present forms with the ending of a past one: need.
 has_noun_capitals: True if all nouns are written with a capital.
 naming: Words before a name, whatever its letters are: "the table is called release".
 has_decimal_comma: True if a comma stands before decimals and a full stop between thousands: "5.000", "2,5 GB".
+clock.at: Words before an hour with its unit that is a time of day: "à 15 h".
 clock.before, clock.after: Words before or behind an hour = minutes to add: "half past" = 30.
 clock.hours: Words that may stand behind an hour.
 clock.durations: Words behind a number of hours that is no time of day.
@@ -189,6 +195,7 @@ Template = tuple[int | str, ...]
 class Clock:
     """Words of times of day, by the keys of a language's table ``clock``."""
 
+    at: PhraseMeanings
     before: PhraseMeanings
     hours: PhraseMeanings
     durations: PhraseMeanings
@@ -268,6 +275,10 @@ class Language(FunctionWords):
     open_pronouns: frozenset[str]
     command_endings: tuple[str, ...]
     passives: frozenset[str]
+    titles: frozenset[str]
+    object_articles: Mapping[str, str]
+    demands: Mapping[str, str]
+    sensed: frozenset[str]
     noun_markers: frozenset[str]
     predicatives: Mapping[str, str]
     thing_endings: tuple[str, ...]
@@ -349,6 +360,8 @@ class Language(FunctionWords):
     cases: Mapping[str, str]
     adverbial_negations: frozenset[str]
     late_negations: frozenset[str]
+    negative_articles: frozenset[str]
+    definites: frozenset[str]
     opposed_prepositions: frozenset[frozenset[str]]
     opposed_places: frozenset[frozenset[str]]
     holders: frozenset[str]

@@ -48,8 +48,9 @@ def detect_language(text: str) -> str | None:
     is_clear = hits[best] * 8 >= len(words)
     if is_clear and hits[best] > max(hits[second], 1):
         return best
-    if (marked := [code for code, letters in _LETTERS.items() if letters.search(text)]) and len(marked) == 1:
-        return marked[0] if hits[marked[0]] else None
+    marked = [code for code, letters in _LETTERS.items() if letters.search(text)]
+    if len(marked) == 1 and hits[marked[0]]:
+        return marked[0]
     known = {code: sum(_knows(code, word) for word in words) for code in LATIN}
     if is_clear:
         return max(LATIN, key=lambda code: (known[code], hits[code]))

@@ -51,7 +51,7 @@ def _read_items(pieces: Sequence[Piece], at: int, language: Language) -> list[It
         if at >= len(pieces) or not _is_item(pieces[at], language):
             return []
         at += 1
-        at += _is_second_word(pieces, at, language)
+        at += at > start + 1 and _is_second_word(pieces, at, language)
         items.append((start, at))
         if at >= len(pieces) or is_last:
             break
@@ -71,7 +71,7 @@ def _is_led(item: Sequence[Piece], language: Language) -> bool:
 
 
 def _is_second_word(pieces: Sequence[Piece], at: int, language: Language) -> bool:
-    """Return True for the last word of an item of two: "a red onion,"."""
+    """Return True for the last word of an item of an article and two words: "a red onion,"."""
     if at >= len(pieces) or not _is_item(pieces[at], language):
         return False
     following = pieces[at + 1] if at + 1 < len(pieces) else None

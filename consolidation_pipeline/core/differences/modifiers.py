@@ -54,7 +54,8 @@ def find_narrowing(a: Reading, b: Reading, places: Mapping[int, int], language: 
         is_plain = one.kind == "code" or one.key in b.key_set or language.is_adverb(one.text.lower())
         is_plain = is_plain or b.has_light_verb(one.key)
         if at not in places and not is_plain and one.segment in shared:
-            if before in places and one.words_before == 0 and one.phrase == tokens[before].phrase:
+            is_beside = one.phrase == tokens[before].phrase or (language.has_noun_capitals and one.gap == "tight")
+            if before in places and one.words_before == 0 and is_beside:
                 return [tokens[before], one]
             if is_request:
                 return [one]

@@ -1,5 +1,6 @@
 """Order of aligned tokens: may the words of one text stand as they do in the other?"""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,6 +22,8 @@ _MOST_REPLACED = 2
 _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
 # Poles of quantities that are a part of the words before "is".
 _PARTS = frozenset(("most", "some", "few", "half"))
+# A German participle.
+_PARTICIPLE = re.compile(r"[a-zäöüß]*ge[a-zäöüß]{2,}(?:t|en)|[a-zäöüß]+iert")
 # Words before a verb among which its auxiliaries and pronouns are.
 _MOST_BEFORE = 3
 # Endings of participles before a noun: "der gestartete Dienst".
@@ -42,6 +45,7 @@ def leave_out_verbs(
     is_free = _is_last if language.nominatives else partial(_is_impersonal, language=language)
     judge = any if language.nominatives else all
     free = {at for at in verbs if places.get(at) in verbs_there and judge((is_free(a, at), is_free(b, places[at])))}
+    free |= _find_antecedents(a, b, places, language)
     free_there = {places[at] for at in free}
     kept = [at for at in range(len(a.tokens)) if at not in free]
     kept_there = [at for at in range(len(b.tokens)) if at not in free_there]
@@ -51,6 +55,24 @@ def leave_out_verbs(
         for one, rest, left in ((a, kept, free), (b, kept_there, free_there))
     )
     return tokens, tokens_there, {n: new[places[at]] for n, at in enumerate(kept) if places.get(at) in new}
+
+
+def _find_antecedents(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> set[int]:
+    """Return the noun that the only pronoun of two texts stands for, if they changed places.
+
+    "If he is ill, the nurse calls", "if the nurse is ill, he calls".
+    """
+    persons = {**language.objects, **language.subjects}
+    third = [word for word in persons if persons[word] not in ("we", "you", "they")]
+    pronouns = [[word for word in split_words(one.source) if word in third] for one in (a, b)]
+    segments = [{token.segment for token in one.tokens} for one in (a, b)]
+    if [len(found) for found in pronouns] != [1, 1] or [len(found) for found in segments] != [2, 2]:
+        return set()
+    moves = Counter((a.tokens[at].segment, b.tokens[there].segment) for at, there in places.items())
+    (here, new), _ = moves.most_common(1)[0]
+    moved = {at for at, there in places.items() if (a.tokens[at].segment == here) != (b.tokens[there].segment == new)}
+    is_noun = len(moved) == 1 and not a.tokens[min(moved)].governor and a.tokens[min(moved)].kind == "word"
+    return moved if is_noun else set()
 
 
 def _is_impersonal(reading: Reading, at: int, language: Language) -> bool:
@@ -73,9 +95,11 @@ def _is_impersonal(reading: Reading, at: int, language: Language) -> bool:
 
 
 def _is_last(reading: Reading, at: int) -> bool:
-    """Return True for the last token of a clause."""
+    """Return True for the last token of a clause, but for "Ana ruft an"."""
     token = reading.tokens[at]
-    return all(other.place <= token.place for other in reading.tokens if other.clause == token.clause)
+    places = [other.place for other in reading.tokens if other.clause == token.clause]
+    is_finite = token.text.endswith("t") and not _PARTICIPLE.fullmatch(token.text)
+    return max(places) == token.place and (len(places) > 2 or not is_finite)
 
 
 def find_verbs(reading: Reading, language: Language) -> set[int]:
@@ -345,6 +369,8 @@ def _find_turned(
                 continue
             if (places[left], places[right]) == (y, x) and _are_inverted(a[left], a[right], language):
                 continue
+            if any(_is_phrase(a[at], b[places[at]], language) and not _is_order_adverb(a[at]) for at in (left, right)):
+                continue
             gap, other = _gap(a, left, right), _gap(b, x, y)
             if gap != other or gap == "clause":
                 continue
@@ -568,7 +594,8 @@ def may_be_subject(word: Token, tokens: Sequence[Token], frame: Sequence[int | s
     openings = [entry for entry in frame[: frame.index(word.place)] if isinstance(entry, str) and entry != ONLY]
     if not before and any(not entry.startswith("determiner") for entry in openings):
         return False  # "we eat", "is open"
-    return bool(before or openings) or word.kind != "word" or word.text.endswith("s")
+    is_noun = word.text[0].isupper() and ONLY in frame[frame.index(word.place) - 1 :][:1]  # "Nur Eva"
+    return bool(before or openings) or word.kind != "word" or word.text.endswith("s") or is_noun
 
 
 def _may_stand_for(one: int | str, other: int | str, a: Reading, b: Reading) -> bool:

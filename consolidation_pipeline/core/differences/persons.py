@@ -116,12 +116,20 @@ def _stand_in_order(a: Reading, b: Reading, places: Mapping[int, int]) -> bool:
 def _list_persons(reading: Reading, language: Language) -> list[_Person]:
     """Return the pronouns of a text for persons, as written. Those of a label before it, "we found that", are none."""
     first = min((token.start - reading.begin for token in reading.tokens), default=0)
+    if language.nominatives:  # the subject of "ihn sah Ana" is read first
+        labels = [word.end() for word in _WORD.finditer(reading.text, 0, first) if word[0] in language.complementizers]
+        start = max(labels, default=0)
+        return [_read(match, language) for match in _find_pronouns(reading, start, language)]
     light = next((at for at, entry in enumerate(reading.frame) if isinstance(entry, int)), 0)
     before = [word.start() for word in _WORD.finditer(reading.text, 0, first)]
     start = before[-light] if 0 < light < len(before) else first if not light else 0
+    return [_read(match, language) for match in _find_pronouns(reading, start, language)]
+
+
+def _find_pronouns(reading: Reading, start: int, language: Language) -> list[re.Match[str]]:
     pattern = _compile(frozenset((*language.subjects, *language.objects)), has_blanks=language.stemmer is not None)
     found = pattern.finditer(reading.text.replace("’", "'"), start)
-    return [_read(match, language) for match in found if len(match[0]) == 1 or not match[0].isupper()]
+    return [match for match in found if len(match[0]) == 1 or not match[0].isupper()]
 
 
 def _read(match: re.Match[str], language: Language) -> _Person:

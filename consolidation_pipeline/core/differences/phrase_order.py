@@ -285,10 +285,7 @@ def _may_turn(
         left[-1].start < cue.start < right[0].start and not _stands_between(reading, cue, right[0].start)
         for cue in objects
     )
-    if is_object and all(item.is_ending or item.is_time for item in left):
-        return True
-    agents = [cue for cue in reading.cues if cue.text in _AGENTS and left[-1].start < cue.start < right[0].start]
-    return bool(agents) and not any(cue.text in _AGENTS for cue in other.cues)
+    return is_object and all(item.is_ending or item.is_time for item in left)
 
 
 def _is_adverbial(part: Sequence[_Item], reading: Reading, other: Reading) -> bool:

@@ -70,6 +70,9 @@ def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Languag
     """Return the number of pieces of a number with its unit, if one follows the last piece of it, and its key."""
     behind = takewhile(lambda piece: piece.kind == "word" and piece.text[0] != "'", pieces[at + 1 : at + 3])
     words = [piece.lower for piece in behind]
+    is_other = words[:2] in (["s", "il"], ["s", "ils"]) or (words and words[0] in language.determiners)
+    if is_other and " ".join(words) not in language.units:
+        words = []  # "l'erreur 429 s'il pleut", "desde 2019 mi hermana"
     size = len(words) if " ".join(words) in language.units else min(len(words), 1)  # "por ciento"
     if not size:
         return 1, f"number:{plain(number)}"

@@ -29,7 +29,12 @@ from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
 from consolidation_pipeline.core.differences.times import join_times
-from consolidation_pipeline.core.differences.verb_second import put_subjects_first
+from consolidation_pipeline.core.differences.verb_second import (
+    put_objects_last,
+    put_owners_first,
+    put_subjects_first,
+    read_demands,
+)
 
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 # "You should", "we must"
@@ -95,7 +100,9 @@ class _Reader:
         pieces = join_negations(pieces, language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
-        pieces = put_subjects_first(pieces, language) if language.nominatives else pieces
+        pieces = read_demands(pieces, language) if language.demands else pieces
+        pieces = put_objects_last(pieces, language) if language.object_articles else pieces
+        pieces = put_subjects_first(put_owners_first(pieces, language), language) if language.nominatives else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
         pieces = move_tools(pieces, language)
         at, is_opening, sentence_start, relative = 0, True, 0, -1
@@ -183,6 +190,7 @@ class _Reader:
         if word in language.participle_prepositions and self.tokens and not self.words_before:
             return 1, Phrase("light")
         if word in language.late_spans and self.tokens and self._is_span(self.tokens[-1]):
+            self.tokens[-1] = self.tokens[-1]._replace(governor=min(language.spans & language.prepositions), gap="link")
             return 1, Phrase("light")
         if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
             return 1, Phrase("cue", "tense", "past")
@@ -292,7 +300,10 @@ class _Reader:
         if meaning and (meaning.key, meaning.pole) == ("bound", "about"):
             return self._counts(pieces, end) and bool(language.stemmer)
         is_both = language.has_prefixes and last in language.particles and last in language.prepositions
-        return is_both and end < len(pieces) and pieces[end].lower in language.determiners
+        if not is_both or end >= len(pieces):
+            return False
+        is_noun = pieces[end].text[0].isupper() or pieces[end].kind == "literal"  # "hört auf Port 80"
+        return is_noun or pieces[end].lower in language.determiners
 
     def _end_sentence(self, end: int) -> None:
         """Take note of a sentence that ends at an offset."""
@@ -476,6 +487,8 @@ class _Reader:
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
             key, kind = language.read_word(lower), "word"
+        if language.has_noun_capitals and piece.text[0].islower() and self._ends_phrase():
+            self.phrase, self.governor = self.phrase + 1, ""  # "nach zehn Minuten automatisch"
         is_after_word = self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word"
         if kind == "name" and is_after_word and self.governor and not language.has_noun_capitals:
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
@@ -483,6 +496,17 @@ class _Reader:
         if meaning and lower in language.prepositions:
             self.phrase, self.governor = self.phrase + 1, ""
         return size
+
+    def _ends_phrase(self) -> bool:
+        """Return True if the last token is the noun of a phrase with a preposition."""
+        last = self.tokens[-1] if self.tokens else None
+        return (
+            last is not None
+            and bool(last.governor)
+            and last.phrase == self.phrase
+            and not last.text[-1:].isdigit()
+            and last.text.split()[-1][0].isupper()
+        )
 
     def _has_quantity(self) -> bool:
         """Return True if a quantity stands before the next token: "tous les lundis"."""

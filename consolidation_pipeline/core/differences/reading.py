@@ -242,6 +242,8 @@ class Reading:
             clauses[token.clause].append(at)
         language = load_language(self.language or "en")
         is_late, behind = language.has_late_focus, language.late_negations
+        if language.nominatives:
+            behind |= language.denying_verbs
         return [
             _find_scope(cue, self.tokens, clauses[cue.clause], is_late, cue.text.lower() in behind) for cue in self.cues
         ]

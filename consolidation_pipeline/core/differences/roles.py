@@ -7,7 +7,7 @@ from itertools import islice
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.inflection import has_passive
 from consolidation_pipeline.core.differences.language import Language
-from consolidation_pipeline.core.differences.order import Reordered
+from consolidation_pipeline.core.differences.order import Reordered, find_verbs
 from consolidation_pipeline.core.differences.persons import differ_in_person
 from consolidation_pipeline.core.differences.reading import VERB, Reading, Token, sort_as_written
 
@@ -184,7 +184,7 @@ def _differ_in_joining(a: Reading, b: Reading, at: int, places: Mapping[int, int
     pairs = (a.tokens[before], a.tokens[at]), (b.tokens[places[before]], b.tokens[places[at]])
     is_joined = [one.clause == other.clause and one.conjunct != other.conjunct for one, other in pairs]
     is_near = [abs(one.place - other.place) == 1 for one, other in pairs]
-    is_owned = [other.gap in ("of", "s") for _, other in pairs]
+    is_owned = [any(word.gap in ("of", "s") for word in pair) for pair in pairs]
     return all(is_near) and is_joined[0] != is_joined[1] and is_owned[is_joined[0]]
 
 
@@ -264,19 +264,29 @@ def _differ_in_host(a: Reading, b: Reading, at: int, there: int, places: Mapping
     """Return True if a phrase tells of another noun: "the man with a key calls Ann", "the man calls Ann with a key"."""
     if a.tokens[at].governor not in language.attributes or a.tokens[at].governor != b.tokens[there].governor:
         return False
-    (one, is_inside), (other, is_inside_there) = _find_host(a, at), _find_host(b, there)
+    # The place of a German verb tells nothing.
+    return all(
+        _differ_in_hosts(_find_host(a, at, verbs), _find_host(b, there, verbs_there), places)
+        for verbs, verbs_there in ((set(), set()), (find_verbs(a, language), find_verbs(b, language)))
+    )
+
+
+def _differ_in_hosts(
+    host: tuple[int | None, bool], host_there: tuple[int | None, bool], places: Mapping[int, int]
+) -> bool:
+    (one, is_inside), (other, is_inside_there) = host, host_there
     if one is None or other is None or one not in places:
         return False
     return (is_inside or is_inside_there) and places[one] != other
 
 
-def _find_host(reading: Reading, at: int) -> tuple[int | None, bool]:
+def _find_host(reading: Reading, at: int, verbs: Set[int]) -> tuple[int | None, bool]:
     """Return the position of the last word before a phrase that is in none, and True if another one follows it."""
     word = reading.tokens[at]
     free = {
         one.place: i
         for i, one in enumerate(reading.tokens)
-        if one.conjunct == word.conjunct and not one.governor and one.place not in reading.agents
+        if i not in verbs and one.conjunct == word.conjunct and not one.governor and one.place not in reading.agents
     }
     before = max((place for place in free if place < word.place), default=None)
     return None if before is None else free[before], any(place > word.place for place in free)
@@ -305,22 +315,25 @@ def _is_behind_have(reading: Reading, word: Token) -> bool | None:
 
 def _differ_in_aim(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:
     """Return True if a verb is the aim of one text and done in the other one: "to win", "and won"."""
-    is_aim = [_is_infinitive(reading.tokens[place], language) for reading, place in ((a, at), (b, there))]
+    is_aim = [is_infinitive(reading.tokens[place], language) for reading, place in ((a, at), (b, there))]
     if is_aim[0] == is_aim[1]:
         return False
     (aim, of_aim), (done, of_done) = ((a, at), (b, there)) if is_aim[0] else ((b, there), (a, at))
     if language.code != "en" and any(cue.category == "modality" for cue in done.cues):
         return False  # "es ist nötig, sie zu prüfen", "sie müssen geprüft werden"
+    if language.passives and {"wird", "werden"} & done.words and not {"wurde", "wurden", "worden"} & done.words:
+        return False  # "wir haben entschieden, dass es ersetzt wird"
     words = [reading.tokens[place].text.lower() for reading, place in ((aim, of_aim), (done, of_done))]
     return not language.is_past(words[0]) and language.is_past(words[1]) and of_done not in done.predicates
 
 
-def _is_infinitive(word: Token, language: Language) -> bool:
+def is_infinitive(word: Token, language: Language) -> bool:
     """Return True for a verb behind "to", or with "zu" in it: "to win", "zu gewinnen", "abzugeben"."""
     form = word.text.lower()
     is_joined = language.has_prefixes and form.startswith(tuple(language.particles)) and "zu" in form[2:-2]
     is_marked = word.governor in language.infinitive_marks or form.endswith(language.infinitive_endings)
-    return word.governor == "to" or is_joined or (bool(word.governor) and is_marked and form == word.text)
+    is_marked &= bool(word.governor) and word.words_before > 0 and form == word.text
+    return word.governor == "to" or is_joined or is_marked
 
 
 def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
@@ -389,7 +402,7 @@ def _is_impersonal(reading: Reading, language: Language) -> bool:
     """Return True if a text does not name who does it: "es gibt", "wird gelesen"."""
     words = reading.words
     is_passive = not words.isdisjoint(language.passives) and any(
-        language.is_participle(token.text.lower()) for token in reading.tokens
+        any(map(language.is_participle, token.text.lower().split())) for token in reading.tokens
     )
     return is_passive or {"es", "gibt"} <= words
 
@@ -403,7 +416,9 @@ def _find_case(reading: Reading, word: Token, language: Language) -> str:
         return language.cases.get(found[1], "") if found else ""
     found = _match_before(reading.source, word)
     case = language.cases.get(found[1].lower(), "") if found and word.text[0].isupper() else ""
-    return f"relative {case}" if case and found and _BEHIND_NOUN.search(reading.source, 0, found.start()) else case
+    if not case or not found or not _BEHIND_NOUN.search(reading.source, 0, found.start()):
+        return case
+    return f"relative {case}" if any(token.start < found.start() for token in reading.tokens) else case
 
 
 def _have_one_role(one: tuple[Reading, Token], other: tuple[Reading, Token]) -> bool:

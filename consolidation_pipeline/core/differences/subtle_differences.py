@@ -1,7 +1,7 @@
 """Differences of texts that have no other obstacle: what aligned words, in the same order, say of other things."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON, Alignment
@@ -16,7 +16,7 @@ from consolidation_pipeline.core.differences.particles import find_new_particle,
 from consolidation_pipeline.core.differences.reading import VERB, Reading, Token
 from consolidation_pipeline.core.differences.reports import find_new_frame
 from consolidation_pipeline.core.differences.restrictions import find_restriction
-from consolidation_pipeline.core.differences.roles import find_new_role, read_before
+from consolidation_pipeline.core.differences.roles import find_new_role, is_infinitive, read_before
 from consolidation_pipeline.core.differences.steps import find_new_step
 from consolidation_pipeline.core.differences.tenses import find_new_mood, find_new_time, find_wanted_state
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -49,6 +49,11 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
         yield "word", *((undoing, []) if undoing[0] in alignment.left_a else ([], undoing))
     if any(token.text.lower() in language.causatives for token in (*alignment.left_a, *alignment.left_b)):
         yield "word", alignment.left_a, alignment.left_b
+    if any(
+        _names_attempt(x, y, pairs, left, language)
+        for x, y, pairs, left in ((a, b, of_a, alignment.left_a), (b, a, of_b, alignment.left_b))
+    ):
+        yield "word", alignment.left_a, alignment.left_b
     if language.infinitive_endings and _lets_do(a, language) != _lets_do(b, language):
         yield "word", list(alignment.a), list(alignment.b)
     if words := _find_new_quotation(a, b, alignment):
@@ -60,6 +65,18 @@ def find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findin
         one, other = find_restriction(a, b, of_a, language), find_restriction(b, a, of_b, language)
     if one or other:
         yield "modifier", one, other
+
+
+def _names_attempt(
+    a: Reading, b: Reading, places: Mapping[int, int], left: Sequence[Token], language: Language
+) -> bool:
+    """Return True if one text alone has a verb before an infinitive of both: "wir planen, ihn umzuziehen"."""
+    if not language.has_prefixes or not any(token.text[0].islower() and language.is_verb(token.text) for token in left):
+        return False
+    return any(
+        is_infinitive(a.tokens[at], language) and not is_infinitive(b.tokens[there], language)
+        for at, there in places.items()
+    )
 
 
 def _lets_do(reading: Reading, language: Language) -> bool:

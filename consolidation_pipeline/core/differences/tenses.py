@@ -11,6 +11,8 @@ from consolidation_pipeline.core.differences.verb_times import tell_time
 # Text before the first word of a sentence, maybe with the mark of a list.
 _OPENING = re.compile(r"(?:^|[.!?:;\n])[\s\W]*(?:\d{1,2}[.)]\s*)?$")
 _MOST_BEFORE = 12
+# German auxiliaries before the participle of what is done, and of what goes on.
+_DONE, _GOES_ON = frozenset(("ist", "sind")), frozenset(("wird", "werden"))
 # What is not done yet.
 _UNDONE = (("tense", "future"), ("tense", "will"))
 # It tells no time: 送信済みです.
@@ -80,6 +82,14 @@ def _had_to(reading: Reading, language: Language) -> set[bool]:
     return {cue.partition(" ")[0] in language.past_modals for cue in cues}
 
 
+def _is_done(reading: Reading, language: Language) -> set[bool]:
+    """By German participles: what is done, "ist geprüft", and what goes on, "wird geprüft"."""
+    if not language.passives or not any(language.is_participle(token.text.lower()) for token in reading.tokens):
+        return set()
+    words = reading.words & (language.passives | language.copulas)
+    return {True} if words and words <= _DONE else {False} if words and words <= _GOES_ON else set()
+
+
 def _goes_on(reading: Reading, other: Reading, language: Language) -> bool:
     """Return True if what a text tells is going on, and the other one does not say so."""
     return any(
@@ -105,7 +115,7 @@ def _cut_closing(sentence: str, language: Language) -> str:
 
 # What somebody wants to be so.
 _WANTED = frozenset(("modality", pole) for pole in ("required", "advised", "missed"))
-_TELL_PAST = (_was, _had, _lasted, _ended, _had_to)
+_TELL_PAST = (_is_done, _was, _had, _lasted, _ended, _had_to)
 
 
 def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
@@ -120,15 +130,25 @@ def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: L
         if _opens_sentence(a, one) and _opens_sentence(b, other):
             return [one], [other]
         (asks, verb), report = ((b, other), a) if has_past else ((a, one), b)
-        if _opens_sentence(asks, verb) and _is_command(verb, language) and not any(map(_is_unreal, report.cues)):
+        opens = _opens_sentence(asks, verb) and _is_command(asks, verb, language)
+        opens &= bool(language.command_endings) or any((c.category, c.pole) == ("tense", "past") for c in report.cues)
+        if (opens or _is_note(asks, verb, language)) and not any(map(_is_unreal, report.cues)):
             return [one], [other]
     return None
 
 
-def _is_command(verb: Token, language: Language) -> bool:
-    """Return True for a verb that gives an order as its first word: "Starte", "Envoyez", not a noun."""
-    form = verb.text.lower()
-    return bool(language.command_endings) and form.endswith(language.command_endings)
+def _is_command(reading: Reading, verb: Token, language: Language) -> bool:
+    """Return True for a verb that gives an order as its first word: "starte", "envoyez", "restart the", not a noun."""
+    if not language.command_endings:
+        following = reading.frame[reading.frame.index(verb.place) + 1 :][:1] if verb.place in reading.frame else ()
+        return any(str(entry).startswith("determiner") for entry in following)
+    return verb.text.lower().endswith(language.command_endings)
+
+
+def _is_note(reading: Reading, verb: Token, language: Language) -> bool:
+    """Return True for a German infinitive that ends a note without another verb: "Server neu starten"."""
+    is_last = language.has_prefixes and verb.place == max(token.place for token in reading.tokens)
+    return is_last and verb.text.endswith("n") and verb.text.islower() and not reading.cues and not reading.light_verbs
 
 
 def _is_unreal(cue: Cue) -> bool:
@@ -149,6 +169,10 @@ def find_wanted_state(a: Reading, b: Reading, places: Mapping[int, int], languag
     states = (language.copulas | language.possession.keys()) & b.words
     if not is_order and states - a.words:
         return list(a.tokens), list(b.tokens)
+    # "Endpoints must have limits", "endpoints have limits"
+    for cue in wanted:
+        if any(f"{cue.text} {word} " in a.source and f" {word} " in b.source for word in language.possession):
+            return list(a.tokens), list(b.tokens)
     # "Backups prüfen" is an order, and "sie prüfen Backups" tells what is.
     for cue in wanted if language.stemmer and not language.has_late_participles else ():
         verb = next((b.tokens[there] for at, there in places.items() if a.tokens[at].place == cue.place), None)

@@ -10,9 +10,13 @@ from consolidation_pipeline.core.differences.quantities import add_numbers
 
 _WHOLE = re.compile(r"number:(\d{1,2})(?: h)?")
 _CLOCK = re.compile(r"(?:date:(\d\d):(\d\d)|number:(\d{1,2})h(\d\d))")  # 18:30, 18h30
+_HOURS = re.compile(r"number:\d{1,2}h\d\d")
+_MINUTE = re.compile(r"number:([0-5]\d)")
 _DOTTED = re.compile(r"number:(\d{1,2})\.(\d{1,2})")  # "17.30 Uhr", "am 3.10."
 _ORDINAL = re.compile(r"(\d{1,2})(?:er|º)")
 _NUMERIC_DATE = re.compile(r"date:(\d{1,2})[./](\d{1,2})[./](\d{4})")
+_TWO_DIGITS = re.compile(r"number:(0?\d|1[0-2])")
+_DATE_ARTICLES = frozenset(("el", "al", "del", "le", "du", "au", "am", "zum", "vom", "den"))
 _MONTH_OF_YEAR = re.compile(r"date:(\d{4})-(\d\d)")
 # Languages in which 7/11 is a day of November.
 _DAY_FIRST = frozenset(("de", "es", "fr"))
@@ -65,19 +69,31 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     hour, minute, at = _read_hour(pieces, at, language)
     if hour is None or _match(pieces, at, clock.durations)[0]:
         return None
-    after, at = _match(pieces, _match(pieces, at, clock.hours)[1], clock.after)
+    has_hours, at = _match(pieces, at, clock.hours)
+    after, at = _match(pieces, at, clock.after)
     if after == "0" and not language.stemmer:
         minute, at = _read_minute(pieces, at, language)
+    is_told = _tells_hour(pieces, start, at, bool(has_hours), language)
     # "Takes two in the morning" tells no time: the number of an hour is behind a word such as "at".
     is_hour = before or after or minute or (start > 0 and (pieces[start - 1].lower,) in language.phrases)
     if not half and is_hour:
         half, at = _match(pieces, at, clock.halves)
     is_half = 1 <= hour <= 12 and (half, hour) != ("am", 12)  # 12 in the morning is noon or midnight
-    if not (half or before or after) or (half and not is_half):
+    if not (half or before or after or is_told) or (half and not is_half):
         return None
     late = half == "pm" or (half == "night" and hour >= _FIRST_HOUR_OF_NIGHT and hour < 12)
     total = 60 * (hour % 12 + 12 * late if half else hour) + minute + int(before or 0) + int(after or 0)
     return _Found(at - start, f"{total // 60 % 24:02}:{total % 60:02}")
+
+
+def _tells_hour(pieces: Sequence[Piece], start: int, end: int, has_hours: bool, language: Language) -> bool:
+    """Return True for an hour with its unit behind a word such as "at", "à 15 h", not "à 2 h de Lyon", and for 9h30."""
+    key = pieces[start].key
+    if _HOURS.fullmatch(key) or (key.endswith(" h") and end > start + 1 and bool(language.clock.at)):
+        return True
+    is_genitive = end < len(pieces) and pieces[end].lower in language.genitives
+    is_at = start > 0 and (pieces[start - 1].lower,) in language.clock.at
+    return is_at and not is_genitive and (has_hours or key.endswith(" h"))
 
 
 def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int | None, int, int]:
@@ -91,7 +107,12 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
             hour, minute = (int(part) for part in clock.groups() if part)
             return (hour if hour <= _LAST_HOUR else None), minute, at + 1
     number, end = _read_whole(pieces, at, language)
-    return (number if number is not None and number <= _LAST_HOUR else None), 0, end
+    if number is None or number > _LAST_HOUR:
+        return None, 0, end
+    has_unit = bool(language.clock.at) and piece is not None and piece.key.endswith(" h") and end < len(pieces)
+    if has_unit and (written := _MINUTE.fullmatch(pieces[end].key)):  # "9 h 30"
+        return number, int(written[1]), end + 1
+    return number, 0, end
 
 
 def _read_minute(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, int]:
@@ -119,6 +140,10 @@ def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     first, at = _read_whole(pieces, start, language)
     if first is None:
         return None
+    if language.code in _DAY_FIRST and start > 0 and pieces[start - 1].lower in _DATE_ARTICLES:  # "le 12/06"
+        is_numeric = _is_written(pieces, at, "/") and at + 1 < len(pieces)
+        if is_numeric and (digits := _TWO_DIGITS.fullmatch(pieces[at + 1].key)):
+            return _to_date(at + 2 - start, int(digits[1]), first)
     # "7. November 2025", of which the scanner reads the month and year.
     if language.has_ordinal_dots and at < len(pieces) and (of_year := _MONTH_OF_YEAR.fullmatch(pieces[at].key)):
         return _to_date(at + 1 - start, int(of_year[2]), first, f"{of_year[1]}-")

@@ -4,6 +4,7 @@
 another one: "wenn die Datei fehlt, schlägt der Test fehl" has "der Test schlägt fehl".
 """
 
+import re
 from collections.abc import Sequence
 
 from consolidation_pipeline.core.differences.language import Language
@@ -11,6 +12,10 @@ from consolidation_pipeline.core.differences.lexer import PHRASE_MARKERS, Piece
 
 # Words of what stands before the verb: "am Mittwoch um 15 Uhr in der Küche".
 _MOST_BEFORE = 12
+# Letters of an infinitive with "zu": "abzugeben".
+_SHORTEST_INFINITIVE = 5
+# A word that may be a name, and is no plural.
+_NAME = re.compile(r"(?!\w*(?:en|ern|eln|ung|[^au]s)\Z)[A-ZÄÖÜ][a-zäöüß]{1,7}")
 _NOMINATIVE, _OBLIQUE, _OPEN = "subject", "oblique", "open"
 
 
@@ -31,6 +36,114 @@ def put_subjects_first(pieces: list[Piece], language: Language) -> list[Piece]:
         is_behind_clause = is_comma and (is_sub or (is_behind_clause and not clause))
         begin = at + 1
     return found
+
+
+def put_objects_last(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with an object that a pronoun names again behind its verb: "la factura la paga Marta"."""
+    begin = 0
+    for stop in [*(at for at, piece in enumerate(pieces) if piece.kind in ("stop", "comma")), len(pieces)]:
+        pronoun = language.object_articles.get(pieces[begin].lower) if begin < stop else None
+        near = range(begin + 2, min(begin + _MOST_BEFORE, stop - 2))
+        at = next((at for at in near if pieces[at].lower == pronoun and _is_plain(pieces[at + 1], language)), 0)
+        if at:
+            subject = at + 2
+            end = subject + (pieces[subject].lower in language.determiners) + 1
+            is_noun = end > subject + 1 or pieces[subject].text[0].isupper()
+            is_time = language.stem(pieces[end - 1].lower) in language.times if end <= stop else True
+            if is_noun and not is_time and pieces[end - 1].lower not in language.calendar:
+                moved = [*pieces[subject:end], pieces[at + 1], *pieces[begin:at], *pieces[end:]]
+                pieces = [*pieces[:begin], *moved]
+                return pieces
+        begin = stop + 1
+    return pieces
+
+
+def _is_plain(piece: Piece, language: Language) -> bool:
+    return piece.kind == "word" and (piece.lower,) not in language.phrases
+
+
+def read_demands(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with a verb of modality for what it stands for.
+
+    "Es ist nicht nötig, ihn zu prüfen" is "man muss ihn nicht prüfen", "er ist zu prüfen" is "er muss prüfen".
+    """
+    found: list[Piece] = []
+    begin = 0
+    for stop in [*(at for at, piece in enumerate(pieces) if piece.kind == "stop"), len(pieces)]:
+        sentence = pieces[begin:stop]
+        found += [
+            *(_read_impersonal(sentence, language) or _read_passive(sentence, language)),
+            *pieces[stop : stop + 1],
+        ]
+        begin = stop + 1
+    return found
+
+
+def _read_impersonal(sentence: list[Piece], language: Language) -> list[Piece]:
+    """Return a sentence that begins with "es ist nötig, .." in its short form; empty for another one."""
+    comma = next((at for at, piece in enumerate(sentence) if piece.text == ","), 0)
+    words = [piece.lower for piece in sentence[:comma]]
+    modal = language.demands.get(words[-1], "") if words[:2] == ["es", "ist"] else ""
+    modal = modal or (language.demands.get(words[2], "") if words[:2] == ["es", "ist"] and len(words) == 3 else "")
+    if not modal or len(words) > 4 or any(piece.kind == "comma" for piece in sentence[comma + 1 :]):
+        return []
+    rest, verb = _cut_infinitive(sentence[comma + 1 :], language)
+    if verb is None:
+        return []
+    first, denial = sentence[0], sentence[2 : comma - 1]
+    # "Neu starten" is one verb.
+    is_one = bool(rest) and tuple(language.stem(word.lower) for word in (rest[-1], verb)) in language.synonym_phrases
+    end = len(rest) - is_one
+    return [first._replace(lower="man"), sentence[1]._replace(lower=modal), *rest[:end], *denial, *rest[end:], verb]
+
+
+def _read_passive(sentence: list[Piece], language: Language) -> list[Piece]:
+    """Return a sentence such as "er ist zu prüfen" with a verb of modality, others as they are."""
+    comma = next((at for at, piece in enumerate(sentence) if piece.kind == "comma"), len(sentence))
+    clause = sentence[:comma]
+    be = [at for at, piece in enumerate(clause) if piece.lower in ("ist", "sind")]
+    rest, verb = _cut_infinitive(clause, language)
+    is_denied = any(piece.lower in language.adverbial_negations for piece in clause)
+    if len(be) != 1 or verb is None or is_denied:
+        return sentence
+    modal = "muss" if language.read_word(verb.lower) not in map(language.read_word, language.sensed) else "kann"
+    rest[be[0]] = rest[be[0]]._replace(lower="man" if verb.lower == "finden" else modal)
+    return [*rest, verb, *sentence[comma:]]
+
+
+def _cut_infinitive(words: list[Piece], language: Language) -> tuple[list[Piece], Piece | None]:
+    """Return words without the infinitive with "zu" at their end, and the infinitive; None if there is none."""
+    if not words or words[-1].kind != "word" or not words[-1].text.islower() or not words[-1].lower.endswith("n"):
+        return words, None
+    last = words[-1]
+    if len(words) > 1 and words[-2].lower in language.infinitive_marks:
+        return words[:-2], last
+    for particle in language.particles:
+        if last.lower.startswith(f"{particle}zu") and len(last.lower) > len(particle) + _SHORTEST_INFINITIVE:
+            return words[:-1], last._replace(lower=particle + last.lower[len(particle) + 2 :])
+    return words, None
+
+
+def put_owners_first(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with a name before what its owner has: "die Wohnung von Ana" is "Anas Wohnung".
+
+    Not in a passive, where "von" is before who does it.
+    """
+    if any(piece.lower in language.passives for piece in pieces):
+        return pieces
+    for at in range(len(pieces) - 2, 0, -1):
+        noun, preposition, name = pieces[at - 1 : at + 2]
+        following = pieces[at + 2] if at + 2 < len(pieces) else None
+        is_last = following is None or not (_is_noun(following, language) or following.lower in language.conjunctions)
+        is_name = _is_noun(name, language) and _NAME.fullmatch(name.text) is not None and is_last
+        if preposition.lower == "von" and _is_noun(noun, language) and is_name and name.lower not in language.calendar:
+            start = at - 1
+            while start and _is_adjective(pieces[start - 1], language):
+                start -= 1
+            first = start - (start > 0 and pieces[start - 1].lower in language.determiners)
+            owner = name.lower if name.lower.endswith(("s", "x", "z")) else f"{name.lower}s"
+            pieces = [*pieces[:first], name._replace(lower=owner), *pieces[start:at], *pieces[at + 2 :]]
+    return pieces
 
 
 def _is_subordinate(clause: Sequence[Piece], language: Language) -> bool:
@@ -106,7 +219,7 @@ def _is_verb(piece: Piece, language: Language) -> bool:
     if word in language.passive_auxiliaries | language.light_verbs | language.perfect_auxiliaries:
         return word not in ("sein", "worden")
     if phrase is not None:
-        return word in language.modals
+        return word in language.modals or (phrase.role == "cue" and language.is_verb(word))
     return word.endswith(("t", "te", "ten", "en", "e", "st")) or word in language.past_forms
 
 
@@ -166,7 +279,7 @@ def _read_phrase(clause: Sequence[Piece], start: int, language: Language) -> tup
     while at > start and at < len(clause) and _is_adjective(clause[at], language):
         at += 1
     nouns = at
-    while at < len(clause) and _is_noun(clause[at], language):
+    while _is_noun_at(clause, at, language) and (at == nouns or clause[at - 1].lower in language.titles):
         at += 1
     if at == nouns:
         return 0, _OPEN

@@ -1,6 +1,41 @@
 """Light edits: pairs of short notes that say the same, a row for each rule and each language it holds in."""
 
 LIGHT_EDITS = [
+    # the subject of a German clause behind its verb
+    ("Wir haben gestern den Server neu gestartet.", "Gestern haben wir den Server neu gestartet."),
+    ("Den Müll bringt Paul am Donnerstag raus.", "Paul bringt den Müll am Donnerstag raus."),
+    ("Der Test schlägt fehl, wenn die Datei fehlt.", "Wenn die Datei fehlt, schlägt der Test fehl."),
+    ("Die Lohnabrechnung verschickt Frau Keller.", "Frau Keller verschickt die Lohnabrechnung."),
+    # the verb of a German clause at its end
+    ("Der Import brach nach zehn Minuten ab.", "Der Import ist nach zehn Minuten abgebrochen."),
+    # what is to be done
+    ("Man muss die Konfiguration prüfen.", "Es ist nötig, die Konfiguration zu prüfen."),
+    ("Hunde dürfen nicht mitgebracht werden.", "Es ist nicht erlaubt, Hunde mitzubringen."),
+    ("Die Formulare sind bis Freitag abzugeben.", "Die Formulare müssen bis Freitag abgegeben werden."),
+    ("Está prohibido fumar en la escalera.", "No está permitido fumar en la escalera."),
+    ("Il est interdit de fumer dans l'escalier.", "Il n'est pas permis de fumer dans l'escalier."),
+    ("It is not possible to open the door.", "The door cannot be opened."),
+    # nouns for verbs
+    ("Die Prüfung der Logs erfolgt täglich.", "Die Logs werden täglich geprüft."),
+    # owners
+    ("Die Wohnung von Anna liegt im dritten Stock.", "Annas Wohnung liegt im dritten Stock."),
+    # subjects of Spanish and French verbs on either side
+    ("Cada dos semanas se corta el césped.", "El césped se corta cada dos semanas."),
+    ("La factura la paga Marta.", "Marta paga la factura."),
+    ("Sur le balcon poussent des tomates.", "Des tomates poussent sur le balcon."),
+    # amounts and times
+    ("El descanso dura un cuarto de hora.", "El descanso dura 15 minutos."),
+    ("Le rendez-vous est à 9 h 30.", "Le rendez-vous est à neuf heures et demie."),
+    ("Die Garantie läuft zwei Jahre.", "Die Garantie läuft 24 Monate."),
+    # a negation behind its verb
+    ("Depuis la mise à jour, le service ne démarre plus.", "Le service ne démarre plus depuis la mise à jour."),
+    # a pronoun and its noun
+    (
+        "Weil der Kunde kein WLAN hat, bekommt er die Updates per USB-Stick.",
+        "Der Kunde bekommt die Updates per USB-Stick, weil er kein WLAN hat.",
+    ),
+    # short texts whose words are of two languages
+    ("La latencia ha subido a 300 ms.", "La latencia subió a 300 ms."),
     # classifiers
     ("项目组有五名成员。", "项目组有5个成员。"),
     ("这本书已经过期。", "这书已经过期。"),

@@ -3,6 +3,42 @@
 _TWICE = "The nightly import of billing reads every row of the ledger twice. "
 
 NEAR_MISSES = [
+    # who does it, in a clause with its subject behind the verb
+    ("Nach Ana spricht Ben.", "Nach Ben spricht Ana."),
+    ("Am Montag besucht die Tochter die Mutter.", "Am Montag besucht die Mutter die Tochter."),
+    ("Después de comer, Ana llama a Luis.", "Después de comer, Luis llama a Ana."),
+    ("Après le repas, Ana appelle Luc.", "Après le repas, Luc appelle Ana."),
+    # what a relative clause tells of, and what "and" adds
+    ("The switch, which is red, stops the pump.", "The switch is red and stops the pump."),
+    ("Der Schalter, der rot ist, stoppt die Pumpe.", "Der Schalter ist rot und stoppt die Pumpe."),
+    ("La lámpara, que es roja, está en el taller.", "La lámpara es roja y está en el taller."),
+    ("La lampe, qui est rouge, est à l'atelier.", "La lampe est rouge et est à l'atelier."),
+    # an owner, or one thing more
+    ("El hermano de Ana vive en Lugo.", "Ana y su hermano viven en Lugo."),
+    # what was tried, begun or planned
+    ("Wir planen, den Server umzuziehen.", "Wir ziehen den Server um."),
+    ("Empezamos a migrar los datos.", "Migramos los datos."),
+    ("Nous avons commencé à migrer les données.", "Nous avons migré les données."),
+    # what is to be done, is being done and is done
+    ("Der Bericht wird geprüft.", "Der Bericht ist geprüft."),
+    ("Redémarrer le serveur et vider la file.", "Serveur redémarré et file vidée."),
+    ("Restart the server.", "The server was restarted."),
+    ("The database is to be backed up nightly.", "The database is backed up nightly."),
+    ("New endpoints must have rate limits.", "New endpoints have rate limits."),
+    ("Les sessions devraient expirer au bout d'une heure.", "Les sessions expirent au bout d'une heure."),
+    # who lets others do it
+    ("Il fait réparer le toit.", "Il répare le toit."),
+    # not yet, and no more
+    ("L'imprimante n'imprime pas encore.", "L'imprimante n'imprime plus."),
+    # none, and this one not
+    ("Kein Test ist grün.", "Der Test ist nicht grün."),
+    # what narrows a claim
+    ("Le marché a lieu chaque jour.", "Le marché a lieu chaque jour en été."),
+    ("L'accès est ouvert.", "L'accès est ouvert aux membres."),
+    # because of it, and in spite of it
+    ("Der Port ist per Firewall gesperrt.", "Der Port ist trotz Firewall gesperrt."),
+    # what would be
+    ("Die Suche läuft damit schneller.", "Die Suche liefe damit schneller."),
     # in and on what holds a thing
     ("The key is in the drawer.", "The key is on the drawer."),
     ("The cat sleeps between the boxes.", "The cat sleeps on the boxes."),
