@@ -93,7 +93,7 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = list(split_pieces(self.text, language))
-        pieces = replace_phrases(pieces, language) if language.rewritten else pieces
+        pieces = replace_phrases(pieces, language)
         pieces = rewrite(pieces, language)
         pieces = join_times(pieces, language, self.text)
         pieces = unify_connectives(drop_remarks(pieces, language), language)
