@@ -102,7 +102,11 @@ class _Reader:
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
         pieces = read_demands(pieces, language) if language.demands else pieces
         pieces = put_objects_last(pieces, language) if language.object_articles else pieces
-        pieces = put_subjects_first(put_owners_first(pieces, language), language) if language.nominatives else pieces
+        pieces = (
+            put_subjects_first(put_owners_first(pieces, language), language, self.text)
+            if language.nominatives
+            else pieces
+        )
         pieces = join_particles(pieces, language) if language.particles else pieces
         pieces = move_tools(pieces, language)
         at, is_opening, sentence_start, relative = 0, True, 0, -1
@@ -506,6 +510,7 @@ class _Reader:
             and last.phrase == self.phrase
             and not last.text[-1:].isdigit()
             and last.text.split()[-1][0].isupper()
+            and not last.key.startswith("date:")
         )
 
     def _has_quantity(self) -> bool:
