@@ -13,6 +13,8 @@ from consolidation_pipeline.core.differences.lexer import PHRASE_MARKERS, Piece
 
 # Words of what stands before the verb: "am Mittwoch um 15 Uhr in der Küche".
 _MOST_BEFORE = 12
+# Those of the markers before nouns that may open a clause as well.
+_CONJUNCTIONS = frozenset(("seit", "bis", "während", "da"))
 # Letters of an infinitive with "zu": "abzugeben".
 _SHORTEST_INFINITIVE = 5
 # A word that may be a name, and is no plural.
@@ -163,7 +165,7 @@ def _is_subordinate(clause: Sequence[Piece], language: Language) -> bool:
     phrase = language.phrases.get((first,))
     is_clause = phrase is not None and phrase.role == "marker" and phrase.key not in PHRASE_MARKERS
     if first in language.noun_markers:
-        return is_clause and _is_verb(clause[-1], language)
+        return first in _CONJUNCTIONS and is_clause and _is_verb(clause[-1], language)
     return first in language.complementizers or is_clause
 
 
