@@ -491,7 +491,7 @@ class _Reader:
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
             key, kind = language.read_word(lower), "word"
-        if language.has_noun_capitals and piece.text[0].islower() and self._ends_phrase():
+        if language.has_noun_capitals and piece.text[0].islower() and self._ends_phrase(lower):
             self.phrase, self.governor = self.phrase + 1, ""  # "nach zehn Minuten automatisch"
         is_after_word = self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word"
         if kind == "name" and is_after_word and self.governor and not language.has_noun_capitals:
@@ -501,8 +501,10 @@ class _Reader:
             self.phrase, self.governor = self.phrase + 1, ""
         return size
 
-    def _ends_phrase(self) -> bool:
-        """Return True if the last token is the noun of a phrase with a preposition."""
+    def _ends_phrase(self, word: str) -> bool:
+        """Return True if the last token is the noun of a phrase with a preposition, and no participle follows it."""
+        if word in self.language.participles:
+            return False
         last = self.tokens[-1] if self.tokens else None
         return (
             last is not None
