@@ -201,7 +201,12 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return False
     if x.category == "polarity" and _denies_other_verb(one, x, other, y):
         return True
-    if x.category == "stance" and x.text.lower() == y.text.lower() and not _has_clauses(one) and not _has_clauses(other):
+    if (
+        x.category == "stance"
+        and x.text.lower() == y.text.lower()
+        and not _has_clauses(one)
+        and not _has_clauses(other)
+    ):
         return False  # "probably the valve caused it", "it was caused probably by the valve"
     if language.has_late_focus and x.category in TIMES and _crosses_verb(one, x, other, y, language):
         return True

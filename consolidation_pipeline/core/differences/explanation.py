@@ -300,9 +300,7 @@ def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool
         tokens, tokens_there, places, alignment.language
     ):
         yield "order", *order
-    elif order := find_reordered(
-        tokens_there, tokens, {there: at for at, there in places.items()}, alignment.language
-    ):
+    elif order := find_reordered(tokens_there, tokens, {there: at for at, there in places.items()}, alignment.language):
         yield "order", *order[::-1]
 
 

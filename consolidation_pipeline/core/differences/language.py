@@ -67,7 +67,7 @@ alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
 verb_first: Verbs that may open a condition = the conjunction that they stand for: "wird er krank, ..." is "wenn".
-nominatives, weak_objects, open_pronouns: Pronouns that are subjects, objects, or either, of a language whose verb stands
+nominatives, weak_objects, open_pronouns: Pronouns that are subjects, objects, or either, if the verb stands
     second, so that its subject may be behind it; without ``nominatives`` it does not.
 impersonals: Words before a verb that names no one who does it: se, on, "hay que".
 intransitives: Verbs without an object, whose subject may stand on either side.

@@ -21,7 +21,9 @@ def sort_lists(pieces: list[Piece], language: Language) -> list[Piece]:
             continue
         items = _read_items(pieces, at + 1 + _is_adverb_at(pieces, at + 1, language), language)
         is_long = any(end - start > 1 and not _is_led(pieces[start:end], language) for start, end in items)
-        if len(items) < 2 + (is_long or (len(items) > 1 and items[0][0] > at + 1)) or not _are_free(pieces, items, language):
+        if len(items) < 2 + (is_long or (len(items) > 1 and items[0][0] > at + 1)) or not _are_free(
+            pieces, items, language
+        ):
             continue
         ordered = sorted((pieces[start:end] for start, end in items), key=lambda item: language.stem(item[-1].lower))
         joints = [pieces[end:start] for (_, end), (start, _) in pairwise(items)]

@@ -12,7 +12,7 @@ _LONGEST_OVERLAP = 2
 
 
 def replace_phrases(pieces: list[Piece], language: Language) -> list[Piece]:
-    """Return the pieces with other words in place of phrases that say the same: "un cuarto de hora", "quince minutos"."""
+    """Return the pieces with other words in place of phrases that say the same: "un cuarto de hora" is 15 minutes."""
     found: list[Piece] = []
     at = 0
     while at < len(pieces):

@@ -232,7 +232,9 @@ class Reading:
             clauses[token.clause].append(at)
         language = load_language(self.language or "en")
         is_late, behind = language.has_late_focus, language.late_negations
-        return [_find_scope(cue, self.tokens, clauses[cue.clause], is_late, cue.text.lower() in behind) for cue in self.cues]
+        return [
+            _find_scope(cue, self.tokens, clauses[cue.clause], is_late, cue.text.lower() in behind) for cue in self.cues
+        ]
 
 
 def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int], is_late: bool, is_behind: bool) -> list[int]:

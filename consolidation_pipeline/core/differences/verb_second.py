@@ -66,7 +66,11 @@ def _put_first(clause: list[Piece], start: int, verb: int, language: Language) -
     is_sure |= end > 0 and case == subject == _OPEN and _does(front, clause[verb:], clause[begin:end], language)
     if not end or case == _NOMINATIVE or not is_sure:
         return clause
-    if clause[verb].lower.endswith("e") and not clause[verb].lower.endswith("te") and _is_command(clause, verb, begin, language):
+    if (
+        clause[verb].lower.endswith("e")
+        and not clause[verb].lower.endswith("te")
+        and _is_command(clause, verb, begin, language)
+    ):
         return clause
     if front and ((front[0].lower,) in language.phrases or front[0].lower in language.time_adverbs):
         front[0] = front[0]._replace(text=front[0].text.lower())
@@ -86,7 +90,11 @@ def _does(things: Sequence[Piece], rest: Sequence[Piece], person: Sequence[Piece
     is_named = person[0].text[0].isupper() and person[0].kind == "word"
     is_thing = things[-1].lower.endswith(language.thing_endings) and things[0].lower in language.determiners
     first, last = rest[0].lower, rest[-1].lower
-    return is_named and is_thing and any(language.read_word(verb) in language.deeds for verb in (first, last, last + first))
+    return (
+        is_named
+        and is_thing
+        and any(language.read_word(verb) in language.deeds for verb in (first, last, last + first))
+    )
 
 
 def _is_verb(piece: Piece, language: Language) -> bool:
@@ -115,9 +123,7 @@ def _ends_phrase(before: Sequence[Piece], language: Language) -> bool:
 
 def _skip_objects(clause: Sequence[Piece], at: int, language: Language) -> int:
     """Return the position behind pronouns that are objects, times and phrases: "mir", "diese Woche", "im Raum"."""
-    while at < len(clause) and (
-        clause[at].lower in language.weak_objects or clause[at].lower in language.time_adverbs
-    ):
+    while at < len(clause) and (clause[at].lower in language.weak_objects or clause[at].lower in language.time_adverbs):
         at += 1
     if at < len(clause) and clause[at].lower in language.prepositions | language.noun_markers:
         noun = next((end for end in range(at + 1, len(clause)) if not _leads_to_noun(clause[end], language)), at)

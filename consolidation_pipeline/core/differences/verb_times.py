@@ -36,7 +36,12 @@ def tell_time(reading: Reading, verb: Token, language: Language) -> Time | None:
     if not near.isdisjoint(language.perfect_auxiliaries):
         is_late = language.has_late_participles and not behind
         return "past" if is_participle or language.is_past(form) or is_late else None
-    if language.has_late_participles and not is_participle and not near.isdisjoint(language.copulas) and _MOVED.fullmatch(form):
+    if (
+        language.has_late_participles
+        and not is_participle
+        and not near.isdisjoint(language.copulas)
+        and _MOVED.fullmatch(form)
+    ):
         return "past"
     is_form = form in language.past_forms or form.endswith(language.preterite_endings)
     is_form &= not form.endswith(language.ambiguous_endings) and form not in language.false_past_forms
