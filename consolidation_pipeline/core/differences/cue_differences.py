@@ -9,7 +9,7 @@ from functools import cached_property
 from consolidation_pipeline.core.differences.alignment import Alignment
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import ONLY, may_be_subject
-from consolidation_pipeline.core.differences.phrase_order import TIMES
+from consolidation_pipeline.core.differences.phrase_order import PERSON, TIMES
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 
 # A kind of difference and the words of each text.
@@ -72,6 +72,9 @@ _ALIKE_CUES = {
     (("restriction", "only"), ("filler", "just")),
     (("tense", "will"), ("marker", "object")),
 }
+# Words of a noun that "all" may stand on either side of, and what is in none.
+_LONGEST_NOUN = 3
+_PARTS_NOUN = re.compile("[的了把将被在后前时就会可要能才都,，。、]")
 # The end of a Japanese verb before a noun.
 _PRENOMINAL = re.compile("[るたいうくすつぬぶむぐ](?=[\u30a1-\u30ff\u4e00-\u9fff])")
 # A clause that one text alone has is plain detail if it has at least this many tokens.
@@ -140,8 +143,9 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         is_free = x.category == "question" or (x.category == "marker" and not is_opposed)
         if has_changed and not is_alike and (is_apart or is_free):
             continue
-        # "It was not declined", "it was declined and did not go through"
-        if is_apart and x.category == "polarity" and bool(one.scopes[i]) != bool(other.scopes[j]):
+        # "It was not declined", "it was declined and did not go through"; but 接続できないときは and 接続できない時は、
+        is_alone = language.stemmer is None and x.pole == y.pole and x.place == y.place
+        if is_apart and not is_alone and x.category == "polarity" and bool(one.scopes[i]) != bool(other.scopes[j]):
             continue
         if any(_have_turned(x, y, a.cues[k], b.cues[m], language) for k, m in pairs):
             yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
@@ -264,7 +268,13 @@ def _is_floated(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
     ):
         return False
     (_, beside), (_, beside_there) = _find_both_sides(one, x, other, y)
-    return any(here is not None and here == there for here, there in zip(beside, reversed(beside_there), strict=True))
+    if any(here is not None and here == there for here, there in zip(beside, reversed(beside_there), strict=True)):
+        return True
+    words = _list_crossed(one, x, other, y)  # 所有旧钥匙都收回了, 旧钥匙全部收回了
+    if not 0 < len(words) <= _LONGEST_NOUN:
+        return False
+    start, end = words[0].start, max(word.start + len(word.text) for word in words)
+    return _PARTS_NOUN.search(other.text, start, end) is None
 
 
 def _is_free_time(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
@@ -497,7 +507,7 @@ def _find_added(
 ) -> Iterator[tuple[str, list[Token | Cue]]]:
     """Yield the cues that one text has alone."""
     for at, cue in enumerate(side.cues):
-        if at not in paired and (kind := _judge_added(cue, side, not side.scopes[at], language)):
+        if at not in paired and (kind := _judge_added(cue, side, other, not side.scopes[at], language)):
             # "CI stops at the check" denies nothing of "CI is red at the check".
             is_verb = kind == "polarity" and bool(other.left) and cue.text.lower() in language.denying_verbs
             # "coffee with sugar", "coffee without sugar"
@@ -520,7 +530,7 @@ def _has_with(cue: Cue, side: _Side, other: _Side, language: Language) -> bool:
     return at is not None and other.tokens[side.pairs[at]].governor in language.attributes - {cue.pole}
 
 
-def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> str:
+def _judge_added(cue: Cue, side: _Side, other: _Side, is_free: bool, language: Language) -> str:
     """Return the kind of difference that a cue of one text alone is; empty if it is none.
 
     Args:
@@ -530,7 +540,7 @@ def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> st
         return "exception"
     if cue.category == "stance" and _governs_shared(cue, side):
         return "added cue"
-    if side.is_new(cue) or _is_neutral(cue, language):
+    if side.is_new(cue) or _is_neutral(cue, language) or (not other.left and _is_undergone(cue, side, language)):
         return ""
     if cue.category == "marker":
         if cue.pole == "instead" and language.has_late_focus and _follows_shared(cue, side):
@@ -538,6 +548,15 @@ def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> st
         is_optional = cue.pole in _OPTIONAL_MARKERS and not (cue.pole == "if" and _is_condition_of_all(cue, side))
         return "" if is_free or is_optional else "added cue"
     return "polarity" if cue.category == "polarity" else "added cue"
+
+
+def _is_undergone(cue: Cue, side: _Side, language: Language) -> bool:
+    """Return True if a passive tells of a thing what things do not do: 旧文件被删除, 旧文件删除."""
+    end = cue.start + len(cue.text)
+    done = next((end + len(word) for word in language.passing if side.text.startswith(word, end)), end)
+    if cue.category != "voice" or not side.text.startswith(language.undergone, done):
+        return False
+    return PERSON.search(side.text[: cue.start][-_LONGEST_NOUN:]) is None
 
 
 def _governs_shared(cue: Cue, side: _Side) -> bool:

@@ -29,12 +29,14 @@ from consolidation_pipeline.core.differences.order import (
     is_turned,
     leave_out_verbs,
 )
+from consolidation_pipeline.core.differences.particles import differ_in_particles
 from consolidation_pipeline.core.differences.reader import read, read_in
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Cue, Reading, Token, sort_as_written
 from consolidation_pipeline.core.differences.roles import read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 from consolidation_pipeline.core.differences.steps import find_new_step
 from consolidation_pipeline.core.differences.subtle_differences import find_subtle
+from consolidation_pipeline.core.differences.tenses import differ_in_time
 
 Spans = tuple[tuple[int, int], ...]
 # Verdict that a kind of difference proves. Words of both texts are additions only if they stand in different places.
@@ -228,9 +230,21 @@ def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
     is_long = max(len(a.tokens), len(b.tokens)) > _MOST_TOKENS
     is_other = a.bare_claims and b.bare_claims and a.bare_claims != b.bare_claims
+    if _claim_the_same(a, b):
+        return Explanation("same")
     if not a.tokens or not b.tokens or is_long or is_other:
         return Explanation("unexplained", (_of_whole_texts("word", a, b),))
     return None
+
+
+def _claim_the_same(a: Reading, b: Reading) -> bool:
+    """Return True if two texts of no tokens, in a script without blanks, have the same cues: 今天是周五, 今天周五."""
+    language = load_language(a.language or "en")
+    if language.stemmer or a.tokens or b.tokens or not a.claims or a.claims != b.claims:
+        return False
+    persons = [{who for word, who in language.subjects.items() if word in one.source} for one in (a, b)]
+    is_other_person = all(persons) and persons[0] != persons[1]
+    return not (is_other_person or differ_in_particles(a, b, language) or differ_in_time(a, b, language))
 
 
 def _differ_in_capitals(a: Reading, b: Reading) -> bool:

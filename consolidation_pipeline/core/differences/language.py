@@ -67,8 +67,8 @@ alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
 verb_first: Verbs that may open a condition = the conjunction that they stand for: "wird er krank, ..." is "wenn".
-nominatives, weak_objects, open_pronouns: Pronouns that are subjects, objects, or either, if the verb stands
-    second, so that its subject may be behind it; without ``nominatives`` it does not.
+nominatives, weak_objects, open_pronouns: Pronouns that are subjects, objects, or either, of a language whose verb
+    stands second, so that its subject may be behind it; without ``nominatives`` it does not.
 impersonals: Words before a verb that names no one who does it: se, on, "hay que".
 intransitives: Verbs without an object, whose subject may stand on either side.
 deeds, thing_endings: Verbs of what only persons do, and endings of nouns that are none: "die Rechnung bezahlt Ana".
@@ -102,6 +102,8 @@ final_verbs: Last signs of sentences = True if they tell of the past, in a langu
 possession: Forms of "have" or of what stands for it = True if they tell of the past.
 past_modals: Words of modality, and first words of such phrases, that tell of the past: durfte, had to.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
+undergone: Verbs of what is done to things and what none of them does, before which a word of the passive says nothing.
+passing: Adverbs between the two.
 floating: Words that may stand on either side of a word in a script without blanks: 仓库的门上锁, 仓库门在晚上上锁.
 stem_verbs: Japanese verbs in their dictionary form, whose stems are read as one word.
 hyphened: Words with a hyphen that mean another thing without it: re-sign.
@@ -118,7 +120,7 @@ family_endings: Endings after which stems are of one family: show and shown. The
 numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
-rewritten: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos".
+rewritten: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos", なきゃ = なければ.
 respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
@@ -163,6 +165,7 @@ WORD = re.compile(
 )
 IDEOGRAPH = re.compile(f"[{_CJK}]")
 KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
+UNSPACED = re.compile(f"[{_CJK}{_HIRAGANA}{_KATAKANA}]")
 # Letters of a verb in the future: "irá" is among the cues.
 _SHORTEST_FUTURE = 5
 
@@ -308,6 +311,8 @@ class Language(FunctionWords):
     ongoing: Mapping[str, str]
     final_verbs: Mapping[str, bool]
     done: tuple[str, ...]
+    undergone: tuple[str, ...]
+    passing: tuple[str, ...]
     floating: frozenset[str]
     habitual_articles: frozenset[str]
     late_spans: frozenset[str]

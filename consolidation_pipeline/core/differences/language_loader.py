@@ -131,7 +131,7 @@ def load_language(code: str) -> Language:
         "phrase_sizes": _measure(phrases),
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
-        "rewritten": (rewritten := _read_meanings(split, raw.get("rewritten", {}))),
+        "rewritten": (rewritten := _read_rewritten(split, raw.get("rewritten", {}))),
         "rewritten_sizes": _measure(rewritten),
         "bare": bare,
         "calendar": {form: key for name, key in _read_calendar(raw, "").items() for form in (name, stem(name))},
@@ -243,6 +243,11 @@ def _read_meanings(
     """Return the meaning of each entry, of one without a meaning the entry itself."""
     meanings = entries if isinstance(entries, Mapping) else {entry: entry for entry in entries}
     return {split(entry): meaning for entry, meaning in meanings.items()}
+
+
+def _read_rewritten(split: Callable[[str], tuple[str, ...]], entries: Mapping[str, str]) -> PhraseMeanings:
+    """Return what stands in the place of each phrase, with blanks between its words in any script."""
+    return {split(entry): " ".join(split_words(meaning)) for entry, meaning in entries.items()}
 
 
 def _read_rewriting(raw: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], Template]]:

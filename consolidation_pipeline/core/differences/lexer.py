@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import WORD, Language, split_parts
+from consolidation_pipeline.core.differences.language import UNSPACED, WORD, Language, split_parts
 from consolidation_pipeline.core.differences.language_loader import load_language
 from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
 
 # Signs of one meaning, each one character, so that offsets stay.
 _SIGNS = str.maketrans(
-    "\u2019\u2018\u201c\u201d\u201e\u300c\u300d\u300e\u300f\u2010\u2011\u2013\u2014\u2212\u3001\uff0c\u3002\uff01\uff1f\uff1b\uff1a\uff08\uff09\u3000",
-    '\'\'"""""""-----,,.!?;:() ',
+    "\u2019\u2018\u201c\u201d\u201e\u300c\u300d\u300e\u300f\u2010\u2011\u2013\u2014\u2212\u3001\uff0c\u3002\uff01\uff1f\uff1b\uff1a\uff08\uff09\u3000\uff05\uff0f\u301c\uff5e\u2103",
+    '\'\'"""""""-----,,.!?;:() %/~~\u5ea6',
 )
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _BEFORE_DOT = re.compile(r"(\w+) \d{1,2}$")
@@ -26,6 +26,7 @@ _GRADE = re.compile(r"(?<!\w)[A-Z]{1,2}\Z")  # AB+, O-
 _BOX = re.compile(r"(?m)^([^\S\n]*(?:(?:[-*+\u2022]|\d+[.)])[^\S\n]+)?)\[([ xX])\](?=\s)")
 _OPEN, _DONE = "\u2610", "\u2611"
 _BULLET = re.compile(r"(?m)^([^\S\n]*)[*+\u2022](?=\s)")
+_MINUS = re.compile(r"(?:マイナス|零下)(?=\d)")
 _EMPHASIS = re.compile(
     rf"{_CODE.pattern}|(?<![^\s(\"':\-])(\*{{1,3}})(?=[\w\"`(])([^\n*]*[^\s*])\1(?![\w*/])", re.DOTALL
 )
@@ -273,7 +274,7 @@ def unify_signs(text: str) -> str:
 
     It has blanks in place of the signs of emphasis: **never**.
     """
-    text = text.translate(_SIGNS)
+    text = _MINUS.sub(lambda match: f"{' ' * (len(match[0]) - 1)}-", text.translate(_SIGNS))
     if "[" in text:
         text = _BOX.sub(lambda match: f"{match[1]}{_OPEN if match[2] == ' ' else _DONE}  ", text)
     text = _BULLET.sub(r"\1-", text)
@@ -374,7 +375,8 @@ def _find_literals(text: str, language: Language) -> dict[int, Literal]:
     """Return the literals outside of code that no word list of the language reads, by their offset."""
     code = [match.span() for match in _CODE.finditer(text)] if "`" in text else []
     found: dict[int, Literal] = {}
-    for literal in scan(text):
+    # An ideograph is no letter of the path beside it.
+    for literal in scan(text if language.stemmer else UNSPACED.sub("\n", text)):
         is_word = (literal.kind == "number" and literal.text.isalpha()) or literal.text.lower() in language.calendar
         is_word = is_word or language.numbers.keys() >= {*literal.text.lower().split("-")}  # dix-huit
         if literal.kind == "quoted" or not literal.text or is_word:

@@ -552,7 +552,8 @@ def _are_free(entries: Sequence[int | str], language: Language) -> bool:
         return True
     fixed = {"quantity", "restriction", *(() if language.has_late_focus else ("polarity",))}
     is_plain = len(words) == len(entries) and claims.isdisjoint(fixed)
-    return f"{DONE}  " in words or ("other  " in words and is_plain)
+    neutral = {f"cue {category} {pole}" for category, pole in language.neutral}  # 至少要, 需要至少
+    return f"{DONE}  " in words or (is_plain and not neutral.union(("other  ",)).isdisjoint(words))
 
 
 def may_be_subject(word: Token, tokens: Sequence[Token], frame: Sequence[int | str]) -> bool:

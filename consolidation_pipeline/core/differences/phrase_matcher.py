@@ -12,7 +12,7 @@ _LONGEST_OVERLAP = 2
 
 
 def replace_phrases(pieces: list[Piece], language: Language) -> list[Piece]:
-    """Return the pieces with other words in place of phrases that say the same: "un cuarto de hora" is 15 minutes."""
+    """Return the pieces with other words in place of phrases that say the same: "un cuarto de hora", なきゃ."""
     found: list[Piece] = []
     at = 0
     while at < len(pieces):
@@ -44,16 +44,23 @@ class PhraseMatcher:
             found = language.phrases[(first,)]
         elif longest:
             size, found = _find_longest(pieces, at, longest, language.phrases, str)
-        if longest := language.synonym_sizes.get(language.stem(first), 0):
-            length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
-            if synonym and (length > size or not found):
-                return length, synonym
+        length, synonym = self.match_synonym(pieces, at)
+        if synonym and (length > size or not found):
+            return length, synonym
         if found and found.role == "cue" and self._is_month(pieces, at):
             return 1, None
         if found and found.role == "light":
             is_name = (size == 1 and self._is_acronym(pieces[at].text)) or self._is_letter(pieces, at)
             return (1, None) if is_name else (size, found)
         return size, found
+
+    def match_synonym(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
+        """As ``match``, of the words of one meaning alone: 更新, which also opens notes."""
+        language = self.language
+        longest = language.synonym_sizes.get(language.stem(pieces[at].lower), 0)
+        if not longest:
+            return 1, None
+        return _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
 
     def ends_in_longer(self, pieces: Sequence[Piece], at: int, size: int) -> bool:
         """Return True if a word of two signs overlaps with a longer one: 前|提交, not 前提|交, and 十|分钟."""

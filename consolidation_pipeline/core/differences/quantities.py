@@ -9,6 +9,11 @@ from consolidation_pipeline.core.differences.language import Language, is_unspac
 from consolidation_pipeline.core.differences.lexer import Piece
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
+_NUMBER = re.compile(r"number:(\d+(?:\.\d+)?)")
+_MINUTES = ("分钟", "分間", "分")
+_HALF = Decimal("0.5")
+# From here on, a number multiplies all that stands before it: 二十五万.
+_MYRIAD = 10_000
 _YEARS = re.compile(r"number:([\d.]+) year")
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
@@ -23,8 +28,13 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
     size = 1
     for piece in pieces[at + 1 :]:
         following = Decimal(str(numbers.get(piece.lower, 0))) if piece.kind == "word" else Decimal(0)
-        if following >= 100 or (following == 10 and is_unspaced(first)):
+        if following >= _MYRIAD:  # 二十五万, 一亿两千万
+            higher = total if total >= following else Decimal(0)
+            total, last = higher, (total - higher + last) * following
+        elif following >= 100 or (following == 10 and is_unspaced(first)):
             last *= following
+        elif following == _HALF and last >= 1 and is_unspaced(first):  # 一个半小时
+            last += following
         elif last >= 10 and 0 < following < 10 and last % 10 == 0:
             total, last = total + last, following
         else:
@@ -34,14 +44,54 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
     return size + is_part, total + last
 
 
+def scale(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, Decimal]:
+    """Return how many pieces write a number in digits and the words that are parts of it: 8万, 1億2000万, 1半.
+
+    For scripts without blanks. The digits are the piece at a position.
+    """
+    size = 1
+    for piece in pieces[at + 1 :] if not language.stemmer else ():
+        following = Decimal(str(language.numbers.get(piece.lower, 0))) if piece.kind == "word" else Decimal(0)
+        if following < 100 and following != _HALF:
+            break
+        number, size = (number + following if following == _HALF else number * following), size + 1
+        if following >= _MYRIAD and (lower := _read_digits(pieces, at + size)) is not None:
+            words, rest = scale(lower, pieces, at + size, language)
+            return (size + words, number + rest) if rest < following else (size, number)
+    return size, number
+
+
+def _read_digits(pieces: Sequence[Piece], at: int) -> Decimal | None:
+    found = _NUMBER.fullmatch(pieces[at].key) if at < len(pieces) and pieces[at].kind == "literal" else None
+    return Decimal(found[1]) if found else None
+
+
 def measure(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, str]:
     """Return the number of pieces of a number with its unit, if one follows the last piece of it, and its key."""
     behind = takewhile(lambda piece: piece.kind == "word" and piece.text[0] != "'", pieces[at + 1 : at + 3])
     words = [piece.lower for piece in behind]
-    if (unit := language.units.get(" ".join(words))) and len(words) > 1:  # "por ciento"
-        return 3, f"number:{with_unit(number, ' ', unit)}"
-    measured = with_unit(number, " ", language.units.get(words[0], words[0])) if words else None
-    return (2 if measured else 1), f"number:{measured or plain(number)}"
+    size = len(words) if " ".join(words) in language.units else min(len(words), 1)  # "por ciento"
+    if not size:
+        return 1, f"number:{plain(number)}"
+    name = " ".join(words[:size])
+    # A unit of others: 割 is "10 %".
+    factor, _, unit = language.units.get(name, name).rpartition(" ")
+    number *= Decimal(factor or 1)
+    if unit == "h" and not language.stemmer:  # 1時間30分
+        minutes, words_behind = _read_minutes(pieces, at + 1 + size, language)
+        number, size = number + minutes / 60, size + words_behind
+    measured = with_unit(number, " ", unit) if name in language.units or size == 1 else None
+    return (size + 1, f"number:{measured}") if measured else (1, f"number:{plain(number)}")
+
+
+def _read_minutes(pieces: Sequence[Piece], at: int, language: Language) -> tuple[Decimal, int]:
+    """Return the minutes that stand at a position, and the number of their pieces; 0 if there are none."""
+    number, size = _read_digits(pieces, at), 1
+    if number is None and at < len(pieces) and pieces[at].kind == "word" and pieces[at].lower in language.numbers:
+        size, number = add_numbers(pieces, at, language)
+    words = "".join(piece.lower for piece in pieces[at + size : at + size + 2])
+    unit = next((unit for unit in _MINUTES if words.startswith(unit)), "")
+    return (number, size + len(unit)) if number is not None and unit else (Decimal(0), 0)
 
 
 def in_small_units(key: str) -> str:

@@ -24,7 +24,7 @@ from consolidation_pipeline.core.differences.lexer import (
     unify_signs,
 )
 from consolidation_pipeline.core.differences.phrase_matcher import PhraseMatcher, replace_phrases
-from consolidation_pipeline.core.differences.quantities import add_numbers, in_small_units, measure
+from consolidation_pipeline.core.differences.quantities import add_numbers, in_small_units, measure, scale
 from consolidation_pipeline.core.differences.questions import find_question
 from consolidation_pipeline.core.differences.reading import DONE, VERB, Cue, Reading, Token
 from consolidation_pipeline.core.differences.rewriting import rewrite
@@ -87,8 +87,9 @@ class _Reader:
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
-        pieces = rewrite(list(split_pieces(self.text, language)), language)
+        pieces = list(split_pieces(self.text, language))
         pieces = replace_phrases(pieces, language) if language.rewritten else pieces
+        pieces = rewrite(pieces, language)
         pieces = join_times(pieces, language, self.text)
         pieces = unify_connectives(drop_remarks(pieces, language), language)
         pieces = join_negations(pieces, language)
@@ -132,10 +133,14 @@ class _Reader:
             words = pieces[at : at + size]
             if role == "label":
                 following = pieces[at + size].text if at + size < len(pieces) else ""
-                if is_opening and (size > 1 or following in (":", ",", "-")):
+                # 更新软件后重启 tells of an update.
+                word = tuple(one.lower for one in words) if is_unspaced(piece.lower) else ()
+                is_content = word in language.synonym_phrases and " ".join(word) not in language.groups
+                if is_opening and ((size > 1 and not is_content) or following in (":", ",", "-")):
                     at += size
                     continue
-                size, meaning, role, words = 1, None, "", words[:1]
+                size, meaning = self.phrases.match_synonym(pieces, at)
+                role, words = (meaning.role if meaning else ""), pieces[at : at + size]
             is_first, is_opening = is_opening, False
             has_auxiliary = any(word.lower in language.passive_auxiliaries for word in words)
             has_auxiliary = has_auxiliary or self.gerund == len(self.tokens)
@@ -442,7 +447,9 @@ class _Reader:
             elif written := _ORDINAL.fullmatch(lower):
                 key = f"ordinal:{written[1]}"
             elif bare := _NUMBER.fullmatch(key):
-                size, measured = measure(Decimal(bare[1]), pieces, at, language)
+                words, number = scale(Decimal(bare[1]), pieces, at, language)
+                size, measured = measure(number, pieces, at + words - 1, language)
+                size += words - 1
                 key = measured if size > 1 else key  # "3.10" may be a version: it is not 3.1
         elif lower in language.numbers:
             words, number = add_numbers(pieces, at, language)

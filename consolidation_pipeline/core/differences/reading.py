@@ -16,6 +16,8 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 VERB = "verb-"
 # Class of words such as 了, which may stand anywhere behind a verb.
 DONE = "done"
+# Class of other words that say nothing.
+_OTHER = "other  "
 # Beginning of the keys of paths.
 PATH = "path:"
 # A title has at least this many words of four letters or more with a capital, and this share of them.
@@ -219,6 +221,14 @@ class Reading:
         begins = [(0, 0), *((tokens, cues) for _, tokens, cues, _ in self.ends)]
         empty = [(start, end) for (before, start), (after, end) in pairwise(begins) if before == after]
         return sorted((cue.category, cue.pole) for start, end in empty for cue in self.cues[start:end])
+
+    @cached_property
+    def claims(self) -> list[str]:
+        """The words that a text of no tokens has, but for those that say nothing in any text: 今天是星期五."""
+        language = load_language(self.language or "en")
+        neutral = {f"cue {category} {pole}" for category, pole in language.neutral}
+        words = (str(entry) for entry in self.frame)
+        return [word for word in words if word not in neutral and word not in (f"{DONE}  ", _OTHER)]
 
     @cached_property
     def scopes(self) -> list[list[int]]:

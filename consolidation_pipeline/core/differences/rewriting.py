@@ -29,7 +29,8 @@ def _sign(piece: Piece) -> str:
         return "." if piece.kind == "stop" else ","
     text = piece.lower
     if piece.kind == "literal":
-        return (text if len(text) == 1 else "#") if piece.key.startswith("number:") else "_"
+        number = piece.key.removeprefix("number:")  # also of the sign １
+        return "_" if number == piece.key else number if len(number) == 1 else "#"
     return text if len(text) == 1 else "_"
 
 

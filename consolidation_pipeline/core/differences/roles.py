@@ -24,12 +24,12 @@ _FELT = re.compile(
     "|[使書読話買飲乗歩泳送直消押戻取移試選運頼扱][えけげせてねべめれ][なまる])"
 )
 _LONGEST_VERB = 12
-_FAILS = re.compile("[がに](?:失敗|成功|合格)")
-# Verbs of which one tells what changes, and one what somebody changes: 変わる, 変える.
-_CHANGES = re.compile("が([\u4e00-\u9fff]+つ?)[わまかがさ][るっりら]")
-_CHANGED = re.compile("を([\u4e00-\u9fff]+つ?)[えめけげせ][るたてまなら]")
+_FAILS = re.compile("[がに](?:失敗|成功|合格)|[がを](?:過ぎ|越え|超え)")
+# Verbs of which one tells what changes, and one what somebody changes: 変わる, 変える; others by accident: 壊れる.
+_CHANGES = re.compile("が([変始終決続延集増減上下]つ?)[わまかがさ][るっり]")
+_CHANGED = re.compile("を([変始終決続延集増減上下]つ?)[えめけげせ][るたてま]")
 # A verb in the passive.
-_DONE_TO = re.compile("[がを][^、。がをはに]{0,8}?(?:れ|られ)[るてたま]")
+_DONE_TO = re.compile("[がを][^、。がをはに]{0,8}?(?:(?:れ|られ)[るてたま]|にな[るりっ])")
 # Characters before a word among which its article or preposition is.
 _LONGEST_ARTICLE = 16
 # Classes of markers of which one is the way back of the other.

@@ -12,6 +12,7 @@ from consolidation_pipeline.core.differences.cue_differences import Finding
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing, find_new_head
 from consolidation_pipeline.core.differences.order import Reordered, find_new_sequence, find_new_subject, find_replaced
+from consolidation_pipeline.core.differences.particles import find_new_particle, find_turned_person
 from consolidation_pipeline.core.differences.reading import VERB, Reading, Token
 from consolidation_pipeline.core.differences.reports import find_new_frame
 from consolidation_pipeline.core.differences.restrictions import find_restriction
@@ -123,9 +124,11 @@ _OF_BOTH: tuple[tuple[str, Find], ...] = (
     ("added cue", find_new_frame),
     ("word", _find_new_article),
     ("order", find_turned_consequence),
+    ("word", find_new_particle),
+    ("word", find_turned_person),
 )
 # What phrases in another order explain.
-_OF_ORDER = (find_replaced, find_new_place, find_new_role)
+_OF_ORDER = (find_replaced, find_new_place, find_new_role, find_turned_person)
 _OF_ONE: tuple[tuple[str, Find], ...] = (
     ("order", find_new_subject),
     ("word", find_new_rate),

@@ -26,9 +26,7 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
 
     What goes wrong is told in either time: "it fails" and "it failed" may be one.
     """
-    pairs = ((tell(a, language), tell(b, language)) for tell in _TELL_PAST)
-    is_other = any(len(one) == len(other) == 1 and one != other for one, other in pairs)
-    if places and (is_other or _goes_on(a, b, language) or _goes_on(b, a, language)):
+    if places and differ_in_time(a, b, language):
         at = min(places)
         return [a.tokens[at]], [b.tokens[places[at]]]
     for at, there in places.items():
@@ -41,6 +39,13 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
         if len(times) > 1 and not (times == {"present", "past"} and _is_fault(one, other, language)):
             return [one], [other]
     return None
+
+
+def differ_in_time(a: Reading, b: Reading, language: Language) -> bool:
+    """Return True if two texts tell of other times by the forms of words that stand anywhere in them."""
+    pairs = ((tell(a, language), tell(b, language)) for tell in _TELL_PAST)
+    is_other = any(len(one) == len(other) == 1 and one != other for one, other in pairs)
+    return is_other or _goes_on(a, b, language) or _goes_on(b, a, language)
 
 
 def _is_fault(one: Token, other: Token, language: Language) -> bool:

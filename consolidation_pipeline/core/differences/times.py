@@ -19,6 +19,8 @@ _DAY_FIRST = frozenset(("de", "es", "fr"))
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _LONGEST_PHRASE = 4  # "de l'après-midi"
 _LAST_HOUR, _LAST_MONTH, _LAST_DAY = 23, 12, 31
+# Less needs the unit: 三点五 is a number.
+_FEWEST_MINUTES = 10
 # From this hour on, "at night" is the end of a day.
 _FIRST_HOUR_OF_NIGHT = 6
 
@@ -64,6 +66,8 @@ def _read_time(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     if hour is None or _match(pieces, at, clock.durations)[0]:
         return None
     after, at = _match(pieces, _match(pieces, at, clock.hours)[1], clock.after)
+    if after == "0" and not language.stemmer:
+        minute, at = _read_minute(pieces, at, language)
     # "Takes two in the morning" tells no time: the number of an hour is behind a word such as "at".
     is_hour = before or after or minute or (start > 0 and (pieces[start - 1].lower,) in language.phrases)
     if not half and is_hour:
@@ -88,6 +92,15 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
             return (hour if hour <= _LAST_HOUR else None), minute, at + 1
     number, end = _read_whole(pieces, at, language)
     return (number if number is not None and number <= _LAST_HOUR else None), 0, end
+
+
+def _read_minute(pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, int]:
+    """Return the minute that stands behind an hour, 0 = none, and the position behind it: 9時30分, 九点二十."""
+    number, end = _read_whole(pieces, at, language) if at < len(pieces) else (None, at)
+    if number is None:
+        return 0, at
+    has_unit = _is_written(pieces, end, "分") and not (_is_written(pieces, end + 1, "钟"))
+    return (number, end + has_unit) if has_unit or number >= _FEWEST_MINUTES else (0, at)
 
 
 def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Found | None:
