@@ -81,12 +81,16 @@ def load_function_words(code: str) -> FunctionWords:
     return FunctionWords(light, frozenset(raw.get("elisions", ())), raw.get("clitics", {}))
 
 
+# Symbols of units, which are of no language.
+_SYMBOLS = frozenset(("g", "kg"))
+
+
 @cache
 def load_vocabulary(code: str) -> frozenset[str]:
     """Return the words of the synonyms and opposites of one of ``LANGUAGES``, and their forms, as they are written."""
     raw, lists = _load_lists(code), _load_lists(f"{code}_synonyms")
     entries = (*lists["groups"], *lists.get("forms", ()), *chain(*raw["synonyms"]["groups"], *raw["antonyms"]["pairs"]))
-    return frozenset(word for entry in entries for word in split_words(entry))
+    return frozenset(word for entry in entries for word in split_words(entry)) - _SYMBOLS
 
 
 @cache

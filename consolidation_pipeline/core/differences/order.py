@@ -46,6 +46,8 @@ def leave_out_verbs(
     judge = any if language.nominatives else all
     free = {at for at in verbs if places.get(at) in verbs_there and judge((is_free(a, at), is_free(b, places[at])))}
     free |= _find_antecedents(a, b, places, language)
+    if not free:
+        return a.tokens, b.tokens, dict(places)
     free_there = {places[at] for at in free}
     kept = [at for at in range(len(a.tokens)) if at not in free]
     kept_there = [at for at in range(len(b.tokens)) if at not in free_there]

@@ -13,19 +13,15 @@ _LONGEST_OVERLAP = 2
 
 def replace_phrases(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with other words in place of phrases that say the same: "un cuarto de hora", なきゃ."""
-    found: list[Piece] = []
-    at = 0
-    while at < len(pieces):
-        sizes = range(min(language.rewritten_sizes.get(pieces[at].lower, 0), len(pieces) - at), 0, -1)
-        words = (tuple(piece.lower for piece in pieces[at : at + size]) for size in sizes)
-        phrase = next((one for one in words if one in language.rewritten), None)
-        if phrase is None:
-            found.append(pieces[at])
-            at += 1
-            continue
-        found += [pieces[at]._replace(lower=word) for word in language.rewritten[phrase].split()]
-        at += len(phrase)
-    return found
+    sizes, found, end = language.rewritten_sizes, list[Piece](), 0
+    for at in [at for at, piece in enumerate(pieces) if piece.lower in sizes]:
+        spans = range(at + sizes[pieces[at].lower], at, -1) if at >= end else ()
+        words = (tuple(piece.lower for piece in pieces[at:to]) for to in spans)
+        if phrase := next((one for one in words if one in language.rewritten), None):
+            found += pieces[end:at]
+            found += [pieces[at]._replace(lower=word) for word in language.rewritten[phrase].split()]
+            end = at + len(phrase)
+    return [*found, *pieces[end:]] if end else pieces
 
 
 class PhraseMatcher:
@@ -44,9 +40,10 @@ class PhraseMatcher:
             found = language.phrases[(first,)]
         elif longest:
             size, found = _find_longest(pieces, at, longest, language.phrases, str)
-        length, synonym = self.match_synonym(pieces, at)
-        if synonym and (length > size or not found):
-            return length, synonym
+        if language.stem(first) in language.synonym_sizes:
+            length, synonym = self.match_synonym(pieces, at)
+            if synonym and (length > size or not found):
+                return length, synonym
         if found and found.role == "cue" and self._is_month(pieces, at):
             return 1, None
         if found and found.role == "light":

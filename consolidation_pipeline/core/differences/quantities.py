@@ -99,9 +99,11 @@ def _read_minutes(pieces: Sequence[Piece], at: int, language: Language) -> tuple
 
 def in_small_units(key: str) -> str:
     """Return the key of an amount of data in bytes, of years in months: 2 GB is 2048 MB. GiB and GB are two units."""
+    if not key.startswith("number:"):
+        return key
     if years := _YEARS.fullmatch(key):
         return f"number:{plain(Decimal(years[1]) * 12)} month"
-    match = _DATA.fullmatch(key) if key.startswith("number:") else None
+    match = _DATA.fullmatch(key)
     if not match:
         return key
     return f"number:{plain(Decimal(match[1]) * 1024 ** (' kmgt'.index(match[2])))} {match[3]}"

@@ -93,7 +93,7 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = list(split_pieces(self.text, language))
-        pieces = replace_phrases(pieces, language) if language.rewritten else pieces
+        pieces = replace_phrases(pieces, language)
         pieces = rewrite(pieces, language)
         pieces = join_times(pieces, language, self.text)
         pieces = unify_connectives(drop_remarks(pieces, language), language)
@@ -102,7 +102,11 @@ class _Reader:
         pieces = open_conditions(pieces, language) if language.verb_first else pieces
         pieces = read_demands(pieces, language) if language.demands else pieces
         pieces = put_objects_last(pieces, language) if language.object_articles else pieces
-        pieces = put_subjects_first(put_owners_first(pieces, language), language) if language.nominatives else pieces
+        pieces = (
+            put_subjects_first(put_owners_first(pieces, language), language, self.text)
+            if language.nominatives
+            else pieces
+        )
         pieces = join_particles(pieces, language) if language.particles else pieces
         pieces = move_tools(pieces, language)
         at, is_opening, sentence_start, relative = 0, True, 0, -1
@@ -487,7 +491,7 @@ class _Reader:
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
             key, kind = language.read_word(lower), "word"
-        if language.has_noun_capitals and piece.text[0].islower() and self._ends_phrase():
+        if language.has_noun_capitals and piece.text[0].islower() and self._ends_phrase(lower):
             self.phrase, self.governor = self.phrase + 1, ""  # "nach zehn Minuten automatisch"
         is_after_word = self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word"
         if kind == "name" and is_after_word and self.governor and not language.has_noun_capitals:
@@ -497,8 +501,10 @@ class _Reader:
             self.phrase, self.governor = self.phrase + 1, ""
         return size
 
-    def _ends_phrase(self) -> bool:
-        """Return True if the last token is the noun of a phrase with a preposition."""
+    def _ends_phrase(self, word: str) -> bool:
+        """Return True if the last token is the noun of a phrase with a preposition, and no participle follows it."""
+        if word in self.language.participles:
+            return False
         last = self.tokens[-1] if self.tokens else None
         return (
             last is not None
@@ -506,6 +512,7 @@ class _Reader:
             and last.phrase == self.phrase
             and not last.text[-1:].isdigit()
             and last.text.split()[-1][0].isupper()
+            and not last.key.startswith("date:")
         )
 
     def _has_quantity(self) -> bool:

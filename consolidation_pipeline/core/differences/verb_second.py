@@ -6,12 +6,15 @@ another one: "wenn die Datei fehlt, schlägt der Test fehl" has "der Test schlä
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.lexer import PHRASE_MARKERS, Piece
 
 # Words of what stands before the verb: "am Mittwoch um 15 Uhr in der Küche".
 _MOST_BEFORE = 12
+# Those of the markers before nouns that may open a clause as well.
+_CONJUNCTIONS = frozenset(("seit", "bis", "während", "da"))
 # Letters of an infinitive with "zu": "abzugeben".
 _SHORTEST_INFINITIVE = 5
 # A word that may be a name, and is no plural.
@@ -19,9 +22,14 @@ _NAME = re.compile(r"(?!\w*(?:en|ern|eln|ung|[^au]s)\Z)[A-ZÄÖÜ][a-zäöüß]{
 _NOMINATIVE, _OBLIQUE, _OPEN = "subject", "oblique", "open"
 
 
-def put_subjects_first(pieces: list[Piece], language: Language) -> list[Piece]:
-    """Return the pieces with the subject of each main clause before its verb."""
+def put_subjects_first(pieces: list[Piece], language: Language, text: str) -> list[Piece]:
+    """Return the pieces of a text with the subject of each main clause before its verb."""
     found: list[Piece] = []
+    parts: dict[int, Piece] = {}  # the last part of a word with a hyphen, by the offset of its first one
+    for one, other in reversed(list(pairwise(pieces))):
+        if text[one.start + len(one.text) : other.start] == "-" and one.kind == other.kind == "word":
+            parts[one.start] = other
+    pieces = [piece for piece in pieces if piece not in parts.values()]
     begin, is_behind_clause = 0, False
     for at in range(len(pieces) + 1):
         if at < len(pieces) and pieces[at].kind not in ("stop", "comma"):
@@ -35,7 +43,12 @@ def put_subjects_first(pieces: list[Piece], language: Language) -> list[Piece]:
         is_comma = at < len(pieces) and pieces[at].text == ","
         is_behind_clause = is_comma and (is_sub or (is_behind_clause and not clause))
         begin = at + 1
-    return found
+    joined: list[Piece] = []
+    for piece in found:
+        joined.append(piece)
+        while part := parts.get(joined[-1].start):
+            joined.append(part)
+    return joined
 
 
 def put_objects_last(pieces: list[Piece], language: Language) -> list[Piece]:
@@ -152,7 +165,7 @@ def _is_subordinate(clause: Sequence[Piece], language: Language) -> bool:
     phrase = language.phrases.get((first,))
     is_clause = phrase is not None and phrase.role == "marker" and phrase.key not in PHRASE_MARKERS
     if first in language.noun_markers:
-        return is_clause and _is_verb(clause[-1], language)
+        return first in _CONJUNCTIONS and is_clause and _is_verb(clause[-1], language)
     return first in language.complementizers or is_clause
 
 
@@ -279,7 +292,7 @@ def _read_phrase(clause: Sequence[Piece], start: int, language: Language) -> tup
     while at > start and at < len(clause) and _is_adjective(clause[at], language):
         at += 1
     nouns = at
-    while _is_noun_at(clause, at, language) and (at == nouns or clause[at - 1].lower in language.titles):
+    while at < len(clause) and (_is_noun(clause[at], language) if at == nouns else _is_name_at(clause, at, language)):
         at += 1
     if at == nouns:
         return 0, _OPEN
@@ -292,6 +305,13 @@ def _read_phrase(clause: Sequence[Piece], start: int, language: Language) -> tup
         if rest and other == case and not (rest < len(clause) and _is_verb(clause[rest], language)):
             return rest, case
     return at, case
+
+
+def _is_name_at(clause: Sequence[Piece], at: int, language: Language) -> bool:
+    """Return True for a name behind a noun: "Frau Keller", "der Ordner dist"."""
+    piece = clause[at]
+    is_plain = _is_adjective(piece, language) and not language.is_verb(piece.lower)
+    return clause[at - 1].lower in language.titles and (_is_noun(piece, language) or is_plain)
 
 
 def _is_quantity(piece: Piece, language: Language) -> bool:

@@ -13,7 +13,6 @@ LIGHT_EDITS = [
     ("Hunde dürfen nicht mitgebracht werden.", "Es ist nicht erlaubt, Hunde mitzubringen."),
     ("Die Formulare sind bis Freitag abzugeben.", "Die Formulare müssen bis Freitag abgegeben werden."),
     ("Está prohibido fumar en la escalera.", "No está permitido fumar en la escalera."),
-    ("Il est interdit de fumer dans l'escalier.", "Il n'est pas permis de fumer dans l'escalier."),
     ("It is not possible to open the door.", "The door cannot be opened."),
     # nouns for verbs
     ("Die Prüfung der Logs erfolgt täglich.", "Die Logs werden täglich geprüft."),

@@ -249,9 +249,9 @@ def test_reason_of_a_newer_value_is_no_other_thing() -> None:
     assert found.told == f"{bus} 03:30 (noted 12 May 2026; was 02:00) because the depot is slower."
 
 
-def test_number_of_two_words_is_quoted_in_its_sentence() -> None:
+def test_time_of_two_numbers_is_quoted_alone() -> None:
     (found,) = find("Le spectacle commence à 18 h 30.", "Le spectacle commence à 19 h 30.")
-    assert found.told == "Le spectacle commence à 18 h 30 (d'autres disent “Le spectacle commence à 19 h 30”)."
+    assert found.told == "Le spectacle commence à 18 h 30 (d'autres disent 19 h 30)."
 
 
 def test_unit_is_quoted_whole() -> None:
