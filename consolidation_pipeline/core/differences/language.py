@@ -123,6 +123,8 @@ alternatives: Words between alternatives, which may stand in any order: or.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 family_endings: Endings after which stems are of one family: show and shown. The stemmer leaves them.
 numbers, ordinals, days, months: As their names say.
+number_links: Words between the parts of a number = from which number on they may follow: "treinta y cinco".
+has_scores: True if numbers go on from 60 to 79 and from 80 to 99: "soixante-quinze".
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
 rewritten: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos", なきゃ = なければ.
@@ -348,6 +350,7 @@ class Language(FunctionWords):
     has_noun_capitals: bool
     naming: frozenset[str]
     has_decimal_comma: bool
+    has_scores: bool
     tools: Mapping[str, str]
     alternations: frozenset[str]
     date_articles: frozenset[str]
@@ -376,6 +379,7 @@ class Language(FunctionWords):
     objects: Mapping[str, str]
     list_references: frozenset[str]
     list_openers: frozenset[str]
+    number_links: Mapping[str, int]
     ordering: frozenset[str]
     complementizers: frozenset[str]
     closing_complementizers: frozenset[str]

@@ -19,8 +19,9 @@ def replace_phrases(pieces: list[Piece], language: Language) -> list[Piece]:
         words = (tuple(piece.lower for piece in pieces[at:to]) for to in spans)
         if phrase := next((one for one in words if one in language.rewritten), None):
             found += pieces[end:at]
-            found += [pieces[at]._replace(lower=word) for word in language.rewritten[phrase].split()]
-            end = at + len(phrase)
+            start, end = at, at + len(phrase)
+            words_there = enumerate(language.rewritten[phrase].split(), start)
+            found += [pieces[min(place, end - 1)]._replace(lower=word) for place, word in words_there]
     return [*found, *pieces[end:]] if end else pieces
 
 

@@ -1,5 +1,6 @@
 """Amounts in words and with units: "forty-five minutes", "two hundred", 二十三, "2 GB"."""
 
+import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -13,7 +14,7 @@ _NUMBER = re.compile(r"number:(\d+(?:\.\d+)?)")
 _MINUTES = ("分钟", "分間", "分")
 _HALF = Decimal("0.5")
 # From here on, a number multiplies all that stands before it: 二十五万.
-_MYRIAD = 10_000
+_THOUSAND = 1_000
 _YEARS = re.compile(r"number:([\d.]+) year")
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
@@ -26,22 +27,45 @@ def add_numbers(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
     numbers, first = language.numbers, pieces[at].lower
     total, last = Decimal(0), Decimal(str(numbers[first]))
     size = 1
-    for piece in pieces[at + 1 :]:
-        following = Decimal(str(numbers.get(piece.lower, 0))) if piece.kind == "word" else Decimal(0)
-        if following >= _MYRIAD:  # 二十五万, 一亿两千万
+    while at + size < len(pieces):
+        link, following = _read_next(pieces, at + size, last, language)
+        if following >= _THOUSAND:  # 二十五万, 一亿两千万, "two hundred fifty thousand"
             higher = total if total >= following else Decimal(0)
             total, last = higher, (total - higher + last) * following
         elif following >= 100 or (following == 10 and is_unspaced(first)):
             last *= following
         elif following == _HALF and last >= 1 and is_unspaced(first):  # 一个半小时
             last += following
-        elif last >= 10 and 0 < following < 10 and last % 10 == 0:
+        elif 0 < following < _limit_next(last, language):
             total, last = total + last, following
         else:
             break
-        size += 1
+        size += 1 + link
     is_part = size == 1 and last < 1 and at + 1 < len(pieces) and pieces[at + 1].lower in language.articles
     return size + is_part, total + last
+
+
+def _read_next(pieces: Sequence[Piece], at: int, last: Decimal, language: Language) -> tuple[bool, Decimal]:
+    """Return the number that a piece writes, 0 = none, and if "and" stands before it: "treinta y cinco", "vingt et un".
+
+    Args:
+        last: Number before the piece.
+    """
+    ahead, numbers = [piece.lower if piece.kind == "word" else "" for piece in pieces[at : at + 2]], language.numbers
+    if len(ahead) > 1 and last >= language.number_links.get(ahead[0], math.inf):
+        following = Decimal(str(numbers.get(ahead[1], int(language.counts.get(ahead[1]) == "a"))))
+        if 0 < following < _limit_next(last, language):
+            return True, following
+    return False, Decimal(str(numbers.get(ahead[0], 0)))
+
+
+def _limit_next(number: Decimal, language: Language) -> int:
+    """Return below which number another one is added to one: 10 behind 40, 100 behind 200, 20 behind "soixante"."""
+    if number >= 100 and number % 100 == 0:
+        return 100
+    if language.has_scores and number in (60, 80):
+        return 20
+    return 10 if number >= 10 and number % 10 == 0 else 0
 
 
 def scale(number: Decimal, pieces: Sequence[Piece], at: int, language: Language) -> tuple[int, Decimal]:
@@ -55,7 +79,7 @@ def scale(number: Decimal, pieces: Sequence[Piece], at: int, language: Language)
         if following < 100 and following != _HALF:
             break
         number, size = (number + following if following == _HALF else number * following), size + 1
-        if following >= _MYRIAD and (lower := _read_digits(pieces, at + size)) is not None:
+        if following >= _THOUSAND and (lower := _read_digits(pieces, at + size)) is not None:
             words, rest = scale(lower, pieces, at + size, language)
             return (size + words, number + rest) if rest < following else (size, number)
     return size, number

@@ -3,6 +3,13 @@
 _TWICE = "The nightly import of billing reads every row of the ledger twice. "
 
 NEAR_MISSES = [
+    # amounts in words
+    ("A quarter of the orders are returned.", "A fifth of the orders are returned."),
+    ("Ein Viertel der Mitglieder zahlt.", "Drei Viertel der Mitglieder zahlen."),
+    ("Un quart des colis arrive en retard.", "20 % des colis arrive en retard."),
+    ("Hay treinta y cinco alumnos.", "Hay 36 alumnos."),
+    ("Il y a soixante et onze élèves.", "Il y a 72 élèves."),
+    ("Invitamos a veinte y a cinco más.", "Invitamos a 25 más."),
     # who does it, in a clause with its subject behind the verb
     ("Nach Ana spricht Ben.", "Nach Ben spricht Ana."),
     ("Am Montag besucht die Tochter die Mutter.", "Am Montag besucht die Mutter die Tochter."),
