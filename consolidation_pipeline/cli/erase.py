@@ -80,7 +80,7 @@ def _tell_left(left: Mapping[str, int], verb: str) -> None:
 
 @contextmanager
 def _reserve(certificate: Path | None) -> Iterator[None]:
-    """Create the file of a certificate before anything is erased; remove it if nothing is.
+    """Create the file of a certificate before anything is erased, for its owner alone; remove it if nothing is.
 
     Raises:
         UsageError: The file is there, or cannot be written.
@@ -89,7 +89,7 @@ def _reserve(certificate: Path | None) -> Iterator[None]:
         yield
         return
     try:
-        certificate.touch(exist_ok=False)
+        certificate.touch(0o600, exist_ok=False)
     except FileExistsError:
         raise UsageError(f"{certificate} exists: name a new file for the certificate") from None
     except OSError as error:

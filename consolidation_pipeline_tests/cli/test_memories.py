@@ -95,6 +95,7 @@ def test_erase_command_writes_certificate(cli: Cli, engine: Engine, tmp_path: Pa
     assert (done.code, "notes: erased 1 memory" in done.err) == (0, True), done
     content = json.loads(file.read_text())
     assert (content["is_clean"], content["reason"], id_ in file.read_text()) == (True, "asked for", False)
+    assert file.stat().st_mode & 0o077 == 0
     assert cli("erase", id_, "--yes").code == 2
     unused = tmp_path / "unused.json"
     assert (cli("erase", id_, "--yes", "--certificate", str(unused)).code, unused.exists()) == (2, False)
