@@ -135,8 +135,8 @@ def load_language(code: str) -> Language:
         "phrase_sizes": _measure(phrases),
         "synonym_phrases": synonym_phrases,
         "synonym_sizes": _measure(synonym_phrases),
-        "rewritten": (rewritten := _read_rewritten(split, raw.get("rewritten", {}))),
-        "rewritten_sizes": _measure(rewritten),
+        "phrasings": (phrasings := _read_phrasings(split, raw.get("phrasings", {}))),
+        "phrasing_sizes": _measure(phrasings),
         "bare": bare,
         "calendar": {form: key for name, key in _read_calendar(raw, "").items() for form in (name, stem(name))},
         "short_calendar": _read_calendar(raw, "short_"),
@@ -196,7 +196,7 @@ _READ_KEYS = frozenset(
         *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
         *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
         *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
-        *("undoing", "deeds", "intransitives", "stem_verbs", "rewritten", "rewriting"),
+        *("undoing", "deeds", "intransitives", "stem_verbs", "phrasings", "rewriting"),
     )
 )
 # Type of a field = what makes it of the value in a file.
@@ -249,7 +249,7 @@ def _read_meanings(
     return {split(entry): meaning for entry, meaning in meanings.items()}
 
 
-def _read_rewritten(split: Callable[[str], tuple[str, ...]], entries: Mapping[str, str]) -> PhraseMeanings:
+def _read_phrasings(split: Callable[[str], tuple[str, ...]], entries: Mapping[str, str]) -> PhraseMeanings:
     """Return what stands in the place of each phrase, with blanks between its words in any script."""
     return {split(entry): " ".join(split_words(meaning)) for entry, meaning in entries.items()}
 

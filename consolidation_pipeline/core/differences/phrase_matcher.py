@@ -13,14 +13,14 @@ _LONGEST_OVERLAP = 2
 
 def replace_phrases(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with other words in place of phrases that say the same: "un cuarto de hora", なきゃ."""
-    sizes, found, end = language.rewritten_sizes, list[Piece](), 0
+    sizes, found, end = language.phrasing_sizes, list[Piece](), 0
     for at in [at for at, piece in enumerate(pieces) if piece.lower in sizes]:
         spans = range(at + sizes[pieces[at].lower], at, -1) if at >= end else ()
         words = (tuple(piece.lower for piece in pieces[at:to]) for to in spans)
-        if phrase := next((one for one in words if one in language.rewritten), None):
+        if phrase := next((one for one in words if one in language.phrasings), None):
             found += pieces[end:at]
             start, end = at, at + len(phrase)
-            words_there = enumerate(language.rewritten[phrase].split(), start)
+            words_there = enumerate(language.phrasings[phrase].split(), start)
             found += [pieces[min(place, end - 1)]._replace(lower=word) for place, word in words_there]
     return [*found, *pieces[end:]] if end else pieces
 
