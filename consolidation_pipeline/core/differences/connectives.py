@@ -6,6 +6,9 @@ from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.lexer import Piece
 from consolidation_pipeline.core.differences.lists import sort_lists
 
+# Words of who says something: "according to the head of the lab".
+_LONGEST_SOURCE = 6
+
 
 def unify_connectives(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces without words that tell no more than others, and with the items of lists in one order."""
@@ -14,7 +17,25 @@ def unify_connectives(pieces: list[Piece], language: Language) -> list[Piece]:
         pieces = _join_additions(pieces, language)
     if not words.isdisjoint(language.sequence_words):
         pieces = _drop_first_steps(pieces, language)
+    if any(opener.split()[-1] in words for opener in language.sources):
+        pieces = _put_sources_first(pieces, language)
     return pieces if words.isdisjoint(language.conjunctions) else sort_lists(pieces, language)
+
+
+def _put_sources_first(pieces: Sequence[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with "the vet says it is ill" in place of "according to the vet, it is ill"."""
+    found, kept = list[Piece](), 0
+    for begin, end in _list_sentences(pieces):
+        opening = _find(pieces, begin, min(begin + 2, end), language.sources)
+        comma = next((at for at in range(begin, end) if pieces[at].kind == "comma"), end)
+        if opening is None or opening[0] != begin or pieces[min(comma, end - 1)].text != "," or comma + 1 >= end:
+            continue
+        behind = begin + len(opening[1].split())
+        if 0 < comma - behind <= _LONGEST_SOURCE:
+            verb = [pieces[begin]._replace(lower=word) for word in language.sources[opening[1]].split()]
+            found += [*pieces[kept:begin], *pieces[behind:comma], *verb]
+            kept = comma + 1
+    return [*found, *pieces[kept:]]
 
 
 def _join_additions(pieces: Sequence[Piece], language: Language) -> list[Piece]:

@@ -127,6 +127,7 @@ number_links: Words between the parts of a number = from which number on they ma
 has_scores: True if numbers go on from 60 to 79 and from 80 to 99: "soixante-quinze".
 short_days, short_months: Their short forms, which have a capital: "Mon".
 signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number, "!x" a denial in code.
+sources: Words before who says something = the verb behind them: "according to the vet, ..", "the vet says ..".
 phrasings: Phrases = those that they are read as: "un cuarto de hora" = "quince minutos", なきゃ = なければ.
 respelled: Letters = how they are written where a keyboard lacks them: ü = "ue".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
@@ -248,6 +249,7 @@ class Language(FunctionWords):
     short_calendar: Mapping[str, str]
     signs: Mapping[str, str]
     contractions: Mapping[str, str]
+    sources: Mapping[str, str]
     phrasings: PhraseMeanings
     phrasing_sizes: Mapping[str, int]
     respelled: Mapping[str, str]

@@ -22,6 +22,10 @@ LIGHT_EDITS = [
     ("Cada dos semanas se corta el césped.", "El césped se corta cada dos semanas."),
     ("La factura la paga Marta.", "Marta paga la factura."),
     ("Sur le balcon poussent des tomates.", "Des tomates poussent sur le balcon."),
+    # who says it
+    ("According to the vet, Biscuit should lose weight.", "The vet says that Biscuit should lose weight."),
+    ("Según la pediatra, el niño puede volver el jueves.", "La pediatra dice que el niño puede volver el jueves."),
+    ("D'après le garagiste, la courroie tiendra deux ans.", "Le garagiste dit que la courroie tiendra deux ans."),
     # amounts and times
     ("A fifth of the orders are returned.", "20% of the orders are returned."),
     ("It costs two hundred and fifty euros.", "It costs 250 euros."),

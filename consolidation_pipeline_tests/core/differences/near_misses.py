@@ -3,6 +3,10 @@
 _TWICE = "The nightly import of billing reads every row of the ledger twice. "
 
 NEAR_MISSES = [
+    # who says it
+    ("According to the vet, Biscuit should lose weight.", "The owner says Biscuit should lose weight."),
+    ("According to the plan, we ship on Friday.", "We ship on Friday."),
+    ("Selon Luc, Ana a appelé Ben.", "Ana dit que Luc a appelé Ben."),
     # amounts in words
     ("A quarter of the orders are returned.", "A fifth of the orders are returned."),
     ("Ein Viertel der Mitglieder zahlt.", "Drei Viertel der Mitglieder zahlen."),
