@@ -123,6 +123,7 @@ alternatives: Words between alternatives, which may stand in any order: or.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 family_endings: Endings after which stems are of one family: show and shown. The stemmer leaves them.
 numbers, ordinals, days, months: As their names say.
+number_heads: Last parts of numbers in one word = their values; others may stand before and behind "hundert".
 number_links: Words between the parts of a number = from which number on they may follow: "treinta y cinco".
 has_scores: True if numbers go on from 60 to 79 and from 80 to 99: "soixante-quinze".
 short_days, short_months: Their short forms, which have a capital: "Mon".

@@ -129,6 +129,7 @@ def load_language(code: str) -> Language:
         "elisions": function_words.elisions,
         "clitics": function_words.clitics,
         "code": code,
+        "numbers": dict(_list_compound_numbers(raw)) | raw.get("numbers", {}),
         "stemmer": raw.get("stemmer"),
         "stem": stem,
         "phrases": phrases,
@@ -196,7 +197,7 @@ _READ_KEYS = frozenset(
         *("light", "markers", "cues", "labels", "clock", "synonyms", "antonyms", "neutral", "questions", "inversions"),
         *("elisions", "clitics", "stemmer", "spellings", "days", "months", "short_days", "short_months"),
         *("comparisons", "times", "faults", "past_endings", "opposed_prepositions", "opposed_places", "holders"),
-        *("undoing", "deeds", "intransitives", "stem_verbs", "phrasings", "rewriting"),
+        *("undoing", "deeds", "intransitives", "stem_verbs", "phrasings", "rewriting", "numbers", "number_heads"),
     )
 )
 # Type of a field = what makes it of the value in a file.
@@ -247,6 +248,19 @@ def _read_meanings(
     """Return the meaning of each entry, of one without a meaning the entry itself."""
     meanings = entries if isinstance(entries, Mapping) else {entry: entry for entry in entries}
     return {split(entry): meaning for entry, meaning in meanings.items()}
+
+
+def _list_compound_numbers(raw: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield numbers in one word that are made of others: "zweihundertfünfzig", "zwanzigtausend"."""
+    below = {word: int(n) for word, n in raw.get("numbers", {}).items() if 1 <= n < 100 and n == int(n)} | {"ein": 1}
+    for head, value in raw.get("number_heads", {}).items():
+        for first, n in [("", 1), *below.items()]:
+            if n * value < 10 * value or value > 100:
+                yield first + head, n * value
+            if n < 10 and value == 100:
+                yield from (
+                    (first + head + link + rest, n * value + m) for rest, m in below.items() for link in ("", "und")
+                )
 
 
 def _read_phrasings(split: Callable[[str], tuple[str, ...]], entries: Mapping[str, str]) -> PhraseMeanings:

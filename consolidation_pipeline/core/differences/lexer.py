@@ -382,7 +382,8 @@ def _find_literals(text: str, language: Language) -> dict[int, Literal]:
         if literal.kind == "quoted" or not literal.text or is_word:
             continue
         has_thousands = language.has_decimal_comma or literal.value.endswith(_CURRENCIES)
-        if literal.kind == "number" and has_thousands and _THOUSANDS.search(literal.text):
+        is_number = literal.kind == "number" or (literal.kind == "version" and _THOUSANDS.fullmatch(literal.text))
+        if is_number and has_thousands and _THOUSANDS.search(literal.text):
             literal = replace(literal, value=next(scan(literal.text.replace(".", ""))).value)
         if not any(start <= literal.start < end for start, end in code):
             found.setdefault(literal.start, literal)

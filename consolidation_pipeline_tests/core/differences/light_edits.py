@@ -30,6 +30,8 @@ LIGHT_EDITS = [
     ("A fifth of the orders are returned.", "20% of the orders are returned."),
     ("It costs two hundred and fifty euros.", "It costs 250 euros."),
     ("It has one thousand two hundred rows.", "It has 1,200 rows."),
+    ("Es kostet zweihundertfünfzig Euro.", "Es kostet 250 Euro."),
+    ("Es sind zwei Millionen Zeilen.", "Es sind 2.000.000 Zeilen."),
     ("Drei Viertel der Mitglieder sind Rentner.", "75 % der Mitglieder sind Rentner."),
     ("La quinta parte de los pedidos se devuelve.", "El 20 % de los pedidos se devuelve."),
     ("Cuesta doscientos cincuenta y tres euros.", "Cuesta 253 euros."),

@@ -1,5 +1,6 @@
 """Sentence splitting, lossless union of texts, and its length cap."""
 
+import re
 import textwrap
 
 import pytest
@@ -144,12 +145,13 @@ def test_merge_closes_open_code_block() -> None:
 )
 @example(["v2,\n1. ", "Use "])
 @example(["OAuth. Use ", "1. 1. Use "])
+@example(["Use\nUse Use Use \n```\nx_1 == 2\n```", "Use Use Use Use \n```\nleft open v7"])
 @given(texts | recased)
 def test_merge_contains_every_source(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     kept = [Statement(part) for part in split_sentences(merged)]
     # A line break may be all that keeps the words of a paragraph from being one sentence.
-    whole = [Statement(unwrap(paragraph).strip()) for paragraph in merged.split("\n\n")]
+    whole = [Statement(unwrap(paragraph).strip()) for paragraph in re.split(r"\n(?:\n|(?=```))", merged)]
 
     def is_kept(sentence: Statement) -> bool:
         return any(one.covers(sentence) for one in kept) or any(one.equals(sentence) for one in whole)
