@@ -242,7 +242,8 @@ def _find_stated(a: Reading, b: Reading, places: Mapping[int, int], relatives: R
         one, other = a.tokens[at], b.tokens[there]
         is_joined = one.conjunct - opening.conjunct != one.clause - opening.clause
         is_joined_there = other.conjunct - opening_there.conjunct != other.clause - opening_there.clause
-        if one.start > opening.start and is_joined_there and not is_joined:
+        is_behind = one.start > opening.start and a.find_sentence(one.start) == a.find_sentence(opening.start)
+        if is_behind and is_joined_there and not is_joined:
             return at
     return None
 

@@ -97,12 +97,13 @@ def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple
 
 def _undoes(token: Token, alignment: Alignment) -> bool:
     """Return True if one text adds that what both tell was undone: "rolled out and rolled back"."""
-    if token.key in alignment.language.undoing and token.kind == "word":
+    is_alone = not alignment.left_b if token in alignment.left_a else not alignment.left_a
+    if token.key in alignment.language.undoing and token.kind == "word" and is_alone:
         return True
     if token.gap != "and":
         return False
     keys = {one.key for one in (*alignment.a, *alignment.b)}
-    return bool(alignment.language.opposites.get(token.key, set()) & keys)
+    return token.key in alignment.language.undoing or bool(alignment.language.opposites.get(token.key, set()) & keys)
 
 
 def _find_new_article(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:

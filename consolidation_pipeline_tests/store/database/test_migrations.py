@@ -130,7 +130,7 @@ def test_newer_schema_asks_for_newer_program(empty: Engine) -> None:
 
 def test_downgrade_to_base_is_reversible(engine: Engine) -> None:
     before = _relations(engine)
-    downgrade(engine)
+    downgrade(engine, "base")
     assert _relations(engine) == {"alembic_version"}
     with engine.connect() as connection:
         functions = "SELECT count(*) FROM pg_proc WHERE pronamespace = CAST(:schema AS regnamespace)"
