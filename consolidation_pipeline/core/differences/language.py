@@ -76,6 +76,7 @@ deeds, thing_endings: Verbs of what only persons do, and endings of nouns that a
 command_endings: Endings of verbs that give an order where they open a sentence: "starte", "envoyez".
 passives: Auxiliaries of what is done, not of what it is: wird.
 titles: Nouns before a name: "Frau Keller", "Raum Elbe".
+object_markers: Words before an object that is a person: "a la gestora".
 object_articles: Articles of an object before its verb = the pronoun that names it again: "la factura la paga Ana".
 demands: Adjectives of "es ist nötig, ihn zu prüfen" = the verb of "man muss ihn prüfen".
 sensed: Verbs with which "ist zu" tells what can be done: "ist zu sehen", unlike "ist zu prüfen".
@@ -282,6 +283,7 @@ class Language(FunctionWords):
     passives: frozenset[str]
     titles: frozenset[str]
     object_articles: Mapping[str, str]
+    object_markers: frozenset[str]
     demands: Mapping[str, str]
     sensed: frozenset[str]
     noun_markers: frozenset[str]

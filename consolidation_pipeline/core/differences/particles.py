@@ -77,6 +77,8 @@ _ORDINAL = re.compile("第([0-9]+|[一二三四五六七八九十]+)(?![回次])
 _WILL = re.compile("(?<![议机社])会(?![议员话计场])")
 _SOON = re.compile("(?<=[他她我你们])该(?=[^,.，。]{1,4}了)|(?<![需重主必只不])要(?=[^,.，。求]{1,6}了)")
 _GOES_ON = re.compile("正在|(?<![存所现正实])在(?=[开做写吃看修改说走跑睡听学玩打洗煮查])")
+# "Besides Ben, others come", "all but Ben come".
+_BESIDES, _ALL_BUT = re.compile("除[^。]*?[还也又]"), re.compile("除[^。]*?(?:都|全|均|一律|每)")
 _COMING = re.compile("[要快将会该]")
 _ROLES = {"agent": "由被让", "patient": "把将对", "receiver": "给替帮"}
 _PERSON = re.compile("[人员者户师生客王李张刘陈赵周吴孙朱]|孩子|老板|孩|经理|司机|医生|护士")
@@ -129,6 +131,13 @@ def _says_also(one: Reading, other: Reading, code: str) -> bool:
     if _ALSO[code].search(one.source) is None or _NOT_ALSO[code].search(one.source):
         return False
     return _ALSO[code].search(other.source) is None and _NOT_ALSO[code].search(other.source) is None
+
+
+def _tells_besides(one: Reading, other: Reading, code: str) -> bool:
+    """Return True if one text adds others to what stands behind 除了, and the other one excepts it from all."""
+    if code != "zh" or _BESIDES.search(one.source) is None:
+        return False
+    return _BESIDES.search(other.source) is None and _ALL_BUT.search(other.source) is not None
 
 
 def _says_either(one: Reading, other: Reading, code: str) -> bool:
@@ -216,6 +225,7 @@ _DIFFER: tuple[Callable[[Reading, Reading, str], bool], ...] = (
     _has_other_end,
     _concedes,
     _counts_in_order,
+    _tells_besides,
 )
 
 

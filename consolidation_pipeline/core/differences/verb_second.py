@@ -55,8 +55,10 @@ def put_objects_last(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with an object that a pronoun names again behind its verb: "la factura la paga Marta"."""
     begin = 0
     for stop in [*(at for at, piece in enumerate(pieces) if piece.kind in ("stop", "comma")), len(pieces)]:
-        pronoun = language.object_articles.get(pieces[begin].lower) if begin < stop else None
-        near = range(begin + 2, min(begin + _MOST_BEFORE, stop - 2))
+        # "A la gestora la denunció el inquilino"
+        article = begin + (begin + 1 < stop and pieces[begin].lower in language.object_markers)
+        pronoun = language.object_articles.get(pieces[article].lower) if article < stop else None
+        near = range(article + 2, min(article + _MOST_BEFORE, stop - 2))
         at = next((at for at in near if pieces[at].lower == pronoun and _is_plain(pieces[at + 1], language)), 0)
         if at:
             subject = at + 2
@@ -64,7 +66,8 @@ def put_objects_last(pieces: list[Piece], language: Language) -> list[Piece]:
             is_noun = end > subject + 1 or pieces[subject].text[0].isupper()
             is_time = language.stem(pieces[end - 1].lower) in language.times if end <= stop else True
             if is_noun and not is_time and pieces[end - 1].lower not in language.calendar:
-                moved = [*pieces[subject:end], pieces[at + 1], *pieces[begin:at], *pieces[end:]]
+                first = pieces[begin]._replace(text=pieces[begin].text.lower())
+                moved = [*pieces[subject:end], pieces[at + 1], first, *pieces[begin + 1 : at], *pieces[end:]]
                 pieces = [*pieces[:begin], *moved]
                 return pieces
         begin = stop + 1

@@ -21,6 +21,7 @@ LIGHT_EDITS = [
     # subjects of Spanish and French verbs on either side
     ("Cada dos semanas se corta el césped.", "El césped se corta cada dos semanas."),
     ("La factura la paga Marta.", "Marta paga la factura."),
+    ("A la gestora la denunció el inquilino.", "El inquilino denunció a la gestora."),
     ("Sur le balcon poussent des tomates.", "Des tomates poussent sur le balcon."),
     # who says it
     ("According to the vet, Biscuit should lose weight.", "The vet says that Biscuit should lose weight."),

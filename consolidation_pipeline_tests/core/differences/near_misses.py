@@ -3,6 +3,11 @@
 _TWICE = "The nightly import of billing reads every row of the ledger twice. "
 
 NEAR_MISSES = [
+    # all but one, and others besides
+    ("除了小孙，其他人都要参加周末的压测。", "除了小孙，还有其他人要参加周末的压测。"),
+    # an object that a pronoun names again
+    ("A la gestora la denunció el inquilino.", "La gestora denunció al inquilino."),
+    ("Al inquilino lo denunció la gestora.", "El inquilino denunció a la gestora."),
     # who says it
     ("According to the vet, Biscuit should lose weight.", "The owner says Biscuit should lose weight."),
     ("According to the plan, we ship on Friday.", "We ship on Friday."),
